@@ -1,0 +1,442 @@
+//! What can go wrong, as one enum for callers.
+//!
+//! A variant exists where a caller can act differently on it. Every variant names the path or id it
+//! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
+//! no final period, the source's text is not repeated.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::hash::BlobHash;
+use crate::id::{CheckpointId, InvalidSessionName, Seq, SessionName, WorkspaceId};
+use crate::path::RelPath;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A file of the store that cannot be understood, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Content that a restore needs and the store cannot give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostContent {
+    /// Whose content.
+    pub path: RelPath,
+    /// Which blob.
+    pub hash: BlobHash,
+    /// `missing`, or how it is damaged.
+    pub reason: String,
+}
+
+/// Everything that can go wrong. See [`Error::class`] for what a caller can do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed.
+    #[error("cannot {verb} {}", path.display())]
+    Io {
+        /// What was tried, as in `cannot open x`.
+        verb: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+
+    /// A statement on the index failed.
+    #[error("the index cannot {statement}")]
+    Index {
+        /// What the statement does, as in `cannot insert a checkpoint`.
+        statement: &'static str,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// The index is not a database, or contradicts itself. It can be built anew.
+    #[error("the index {} is damaged: {reason}", path.display())]
+    IndexDamaged {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite or a check found.
+        reason: String,
+    },
+
+    /// The session's name cannot be used.
+    #[error("`{}` cannot be a session's name: {reason}", name.escape_debug())]
+    InvalidSession {
+        /// The text as given.
+        name: String,
+        /// The rule it breaks.
+        reason: InvalidSessionName,
+    },
+
+    /// A label is too long or holds control characters.
+    #[error("`{}` cannot be a label: {reason}", label.escape_debug())]
+    InvalidLabel {
+        /// The text as given.
+        label: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+
+    /// A path given by the caller is not one inside the workspace.
+    #[error("`{}` is not a path inside the workspace: {reason}", path.display())]
+    InvalidPath {
+        /// The path as given.
+        path: PathBuf,
+        /// The rule it breaks.
+        reason: String,
+    },
+
+    /// No session of that name has checkpoints.
+    #[error("there is no session `{session}`")]
+    SessionNotFound {
+        /// The name as given.
+        session: String,
+        /// Sessions that exist, the most alike first; a few.
+        nearest: Vec<SessionName>,
+    },
+
+    /// This workspace has no checkpoint.
+    #[error("there is no checkpoint of {}", workspace.display())]
+    NoCheckpoint {
+        /// The workspace's root.
+        workspace: PathBuf,
+    },
+
+    /// The session exists, the number does not.
+    #[error("there is no checkpoint {session}:{seq}")]
+    CheckpointNotFound {
+        /// The session.
+        session: SessionName,
+        /// The number asked for.
+        seq: Seq,
+        /// Numbers that exist, the nearest first; a few.
+        nearest: Vec<Seq>,
+    },
+
+    /// The checkpoint is being pruned: it is gone although its file may still be there.
+    #[error("checkpoint {checkpoint} is gone: it was pruned")]
+    Pruned {
+        /// Which one.
+        checkpoint: CheckpointId,
+    },
+
+    /// The checkpoint holds no such path.
+    #[error("checkpoint {checkpoint} does not hold `{path}`")]
+    PathNotFound {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// The path asked for.
+        path: RelPath,
+        /// Why it is not held, where the checkpoint says so.
+        omitted: Option<crate::manifest::OmitReason>,
+    },
+
+    /// The manifest, or a page of it, cannot be read or understood.
+    #[error("checkpoint {checkpoint} cannot be read: {}: {reason}", path.display())]
+    CheckpointUnreadable {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// The file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The checkpoint is of another workspace.
+    #[error("checkpoint {checkpoint} is of another workspace: {}", root.display())]
+    OtherWorkspace {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// Where that workspace was when it was captured.
+        root: PathBuf,
+    },
+
+    /// The workspace does not exist.
+    #[error("there is no directory {}", path.display())]
+    WorkspaceMissing {
+        /// The path as given.
+        path: PathBuf,
+    },
+
+    /// The workspace is not a directory.
+    #[error("{} is not a directory", path.display())]
+    WorkspaceNotDirectory {
+        /// The path as given.
+        path: PathBuf,
+    },
+
+    /// `/`, the home directory or what contains it: not captured unless forced.
+    #[error("{} is {what}, which is hardly one workspace", path.display())]
+    WorkspaceTooWide {
+        /// The directory.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+
+    /// The path says one workspace, the directory itself another.
+    #[error("{} was workspace {by_path}, but the directory there now is workspace {by_inode}", path.display())]
+    WorkspaceAmbiguous {
+        /// The directory.
+        path: PathBuf,
+        /// The workspace last seen at this path.
+        by_path: WorkspaceId,
+        /// The workspace whose root this directory is.
+        by_inode: WorkspaceId,
+    },
+
+    /// No workspace has that id.
+    #[error("there is no workspace {id}")]
+    WorkspaceNotFound {
+        /// The id as given.
+        id: WorkspaceId,
+    },
+
+    /// The store's layout is newer than this program.
+    #[error("the store {} has format {found}; this program knows up to {supported}", path.display())]
+    StoreTooNew {
+        /// The store, its index, or a manifest.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+        /// The newest version known.
+        supported: u64,
+    },
+
+    /// The directory holds something else than a store, or a store that others can change.
+    #[error("{} cannot be used as a store: {reason}", path.display())]
+    StoreForeign {
+        /// The directory or file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+
+    /// Another process holds a lock.
+    #[error("{lock} is in use by another process; waited {} s", waited.as_secs())]
+    Busy {
+        /// What is in use.
+        lock: String,
+        /// How long this process waited.
+        waited: Duration,
+    },
+
+    /// The [`crate::Monitor`] asked to stop. The store is as after a crash at that point: whole.
+    #[error("cancelled")]
+    Cancelled,
+
+    /// A blob is not in the store.
+    #[error("blob {hash} is missing")]
+    BlobMissing {
+        /// Which one.
+        hash: BlobHash,
+    },
+
+    /// A blob's file does not hold the bytes its name says.
+    #[error("blob {hash} is damaged: {reason}")]
+    BlobDamaged {
+        /// Which one.
+        hash: BlobHash,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// A page of a manifest breaks the format.
+    #[error("page {hash} breaks the format: {reason}")]
+    PageInvalid {
+        /// Which one.
+        hash: BlobHash,
+        /// Which rule it breaks.
+        reason: String,
+    },
+
+    /// A restore needs content that the store cannot give. Nothing was changed.
+    #[error("the store lacks the content of {} of the paths to restore", .lost.len())]
+    ContentLost {
+        /// What is lacking.
+        lost: Vec<LostContent>,
+    },
+
+    /// Not enough room. Nothing was changed.
+    #[error("{} needs {needed_bytes} bytes more and has {available_bytes}", path.display())]
+    NoSpace {
+        /// A directory on the file system in question.
+        path: PathBuf,
+        /// What the operation needs.
+        needed_bytes: u64,
+        /// What it may use.
+        available_bytes: u64,
+    },
+
+    /// A restore of this workspace was interrupted and could not be completed.
+    #[error("an interrupted restore of {} could not be completed: {reason}", workspace.display())]
+    RestoreOpen {
+        /// The workspace's root.
+        workspace: PathBuf,
+        /// What stands in the way.
+        reason: String,
+    },
+
+    /// There is no restore of this workspace that has not been undone.
+    #[error("there is nothing to undo in {}", workspace.display())]
+    NothingToUndo {
+        /// The workspace's root.
+        workspace: PathBuf,
+    },
+
+    /// A restore into a directory that has something in it.
+    #[error("{} is not empty", path.display())]
+    IntoNotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// Nothing may be deleted from the store while these cannot be understood.
+    #[error("nothing was deleted: {} files of the store cannot be understood", .files.len())]
+    DeletionBlocked {
+        /// Each file and what is wrong with it.
+        files: Vec<BadFile>,
+    },
+
+    /// A strict capture could not hold everything; nothing was stored.
+    #[error("{problems} paths could not be held whole")]
+    Incomplete {
+        /// How many.
+        problems: u64,
+    },
+}
+
+/// What a caller can do about an error; the program's exit code follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The system failed: disk full, no permission, I/O error.
+    Failed,
+    /// What was asked for is malformed or does not exist.
+    Input,
+    /// Refused so that nothing is lost.
+    Refused,
+    /// Something in the store is damaged.
+    Damaged,
+    /// Another process is in the way; try again.
+    Busy,
+    /// Stopped by the caller.
+    Cancelled,
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { .. }
+            | Self::Index { .. }
+            | Self::NoSpace { .. }
+            | Self::Incomplete { .. } => ErrorClass::Failed,
+            Self::InvalidSession { .. }
+            | Self::InvalidLabel { .. }
+            | Self::InvalidPath { .. }
+            | Self::SessionNotFound { .. }
+            | Self::NoCheckpoint { .. }
+            | Self::CheckpointNotFound { .. }
+            | Self::Pruned { .. }
+            | Self::PathNotFound { .. }
+            | Self::WorkspaceMissing { .. }
+            | Self::WorkspaceNotDirectory { .. }
+            | Self::WorkspaceNotFound { .. }
+            | Self::NothingToUndo { .. } => ErrorClass::Input,
+            Self::OtherWorkspace { .. }
+            | Self::WorkspaceTooWide { .. }
+            | Self::WorkspaceAmbiguous { .. }
+            | Self::StoreTooNew { .. }
+            | Self::StoreForeign { .. }
+            | Self::ContentLost { .. }
+            | Self::RestoreOpen { .. }
+            | Self::IntoNotEmpty { .. }
+            | Self::DeletionBlocked { .. } => ErrorClass::Refused,
+            Self::IndexDamaged { .. }
+            | Self::CheckpointUnreadable { .. }
+            | Self::BlobMissing { .. }
+            | Self::BlobDamaged { .. }
+            | Self::PageInvalid { .. } => ErrorClass::Damaged,
+            Self::Busy { .. } => ErrorClass::Busy,
+            Self::Cancelled => ErrorClass::Cancelled,
+        }
+    }
+
+    /// What to do next, as one sentence without a final period; `None` where the error says it all.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::SessionNotFound { nearest, .. } if nearest.is_empty() => {
+                "`turnpoint list --sessions` shows the sessions".to_owned()
+            }
+            Self::SessionNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
+            Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
+                format!("these exist: {}", listed(nearest))
+            }
+            Self::NoCheckpoint { .. } => "`turnpoint capture` makes the first".to_owned(),
+            Self::InvalidSession { .. } => {
+                "use letters, digits, `-` and `_`, for example the agent's session id".to_owned()
+            }
+            Self::WorkspaceTooWide { .. } => {
+                "name a directory below it with -C, or add --force if you mean it".to_owned()
+            }
+            Self::WorkspaceAmbiguous { by_path, by_inode, .. } => {
+                format!("say which one with --workspace {by_path} or --workspace {by_inode}")
+            }
+            Self::OtherWorkspace { root, .. } => {
+                format!("run it with -C {}, or restore with --into DIR", root.display())
+            }
+            Self::StoreTooNew { .. } => "use the newer turnpoint that wrote it".to_owned(),
+            Self::StoreForeign { .. } => "set TURNPOINT_HOME to another directory".to_owned(),
+            Self::Busy { .. } => "try again when it has finished".to_owned(),
+            Self::IndexDamaged { .. } => "`turnpoint doctor --rebuild` builds it anew".to_owned(),
+            Self::ContentLost { .. } | Self::BlobMissing { .. } | Self::BlobDamaged { .. } => {
+                "`turnpoint verify --read-data` names all damage; a capture of files that still have \
+                 this content heals it"
+                    .to_owned()
+            }
+            Self::RestoreOpen { .. } => {
+                "`turnpoint restore --continue` tries again, `turnpoint restore --abort` ends it as \
+                 it is"
+                    .to_owned()
+            }
+            Self::IntoNotEmpty { .. } => "name a new or empty directory".to_owned(),
+            Self::DeletionBlocked { .. } => {
+                "`turnpoint verify` says more; nothing is deleted until they can be read".to_owned()
+            }
+            Self::NoSpace { .. } => {
+                "free some space; `turnpoint gc` frees what no checkpoint needs".to_owned()
+            }
+            Self::PathNotFound { checkpoint, .. } => {
+                format!("`turnpoint ls {checkpoint}` shows what it holds")
+            }
+            _ => return None,
+        };
+        Some(text)
+    }
+}
+
+fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Puts the path and the verb into an I/O error.
+pub(crate) trait IoContext<T> {
+    /// `verb` continues the sentence `cannot …`.
+    fn at(self, verb: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
+    fn at(self, verb: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| Error::Io { verb, path: path.into(), source: source.into() })
+    }
+}

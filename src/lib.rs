@@ -1,0 +1,14 @@
+//! Checkpoints of a coding agent's workspace, one per turn.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod clock;
+mod error;
+pub mod hash;
+pub mod id;
+pub mod limits;
+pub mod manifest;
+pub mod monitor;
+pub mod path;
+
+pub use error::{BadFile, Error, ErrorClass, LostContent, Result};
+pub use monitor::{Monitor, Notice, Phase};

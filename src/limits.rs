@@ -1,0 +1,106 @@
+//! Every bound in one place, with its unit and the reason for its value.
+
+use std::time::Duration;
+
+/// The longest path, in bytes. Linux has no limit for a path reached step by step; 128 components of
+/// 255 bytes is far beyond what people make and keeps a page's size in hand.
+pub const PATH_BYTES_MAX: usize = 32 * 1024;
+
+/// A directory this many levels below the root is observed and not entered.
+pub const DEPTH_MAX: usize = 1_000;
+
+/// How many entries a page holds on average: a boundary falls before a path whose cut hash is a
+/// multiple of this. Part of the format.
+pub const PAGE_ENTRIES_TARGET: u64 = 64;
+
+/// A page but the last holds at least this many entries, which bounds the levels for paths made so
+/// that every one is a boundary. Part of the format.
+pub const PAGE_ENTRIES_MIN: usize = 8;
+
+/// A page never holds more entries than this, whatever the cut hashes say. Part of the format. With
+/// the target above a run this long occurs once in three thousand pages.
+pub const PAGE_ENTRIES_MAX: usize = 512;
+
+/// The highest level a page can have: a root of level 8 would stand over 64^8 entries.
+pub const PAGE_LEVEL_MAX: u8 = 8;
+
+/// A page's text is never longer than this: [`PAGE_ENTRIES_MAX`] entries with the longest path and
+/// target, escaped.
+pub const PAGE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A manifest's text is never longer than this.
+pub const MANIFEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// A small JSON file of the store (pin, session, workspace, journal header) is never longer than this.
+pub const SMALL_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Content of a file above this is not held, by default: 8 MiB.
+pub const FILE_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+
+/// A file up to this size is read into memory whole; a larger one is read in pieces.
+pub const FILE_IN_MEMORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How much file content a capture or restore holds in memory at one time, over all threads.
+pub const CONTENT_IN_MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How many hashes are pinned in one transaction.
+pub const PIN_BATCH: usize = 256;
+
+/// Above this many files to read one pin protects all of a capture's content at once.
+pub const PIN_ALL_ABOVE_FILES: usize = 1_000;
+
+/// How often a file that changes under the reader is read again before it is kept as unstable.
+pub const UNSTABLE_READS_MAX: u32 = 3;
+
+/// How many names without content a directory lists; the rest is one entry.
+pub const OMITTED_LISTED_MAX: usize = 1_000;
+
+/// How many checkpoints of a session are kept, and how many of its safety checkpoints.
+pub const KEEP_DEFAULT: u32 = 20;
+
+/// A safety checkpoint younger than this is never pruned.
+pub const SAFETY_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The least time between a blob's writing, or its last loss of a reference, and its removal.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// How many blobs a sweep removes in one transaction.
+pub const SWEEP_BATCH: usize = 64;
+
+/// How long an operation waits for the lock of a workspace, and a sweep for the other sweep.
+pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A wait longer than this is told.
+pub const LOCK_WAIT_TOLD_AFTER: Duration = Duration::from_secs(1);
+
+/// How long SQLite waits for another writer.
+pub const SQLITE_BUSY: Duration = Duration::from_secs(30);
+
+/// How long a run of git may take before it is killed.
+pub const GIT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How many repositories inside a workspace are asked which paths they track.
+pub const NESTED_REPOSITORIES_MAX: usize = 64;
+
+/// How many threads walk, hash and write at most.
+pub const THREADS_MAX: usize = 8;
+
+/// A modification stamp younger than this, seen from the start of the capture that took it, may hide
+/// a later change in the same tick. For file systems whose granularity is known to be a few
+/// milliseconds.
+pub const STAMP_GRANULARITY_KNOWN: Duration = Duration::from_millis(100);
+
+/// The same where the granularity is not known; FAT keeps two seconds.
+pub const STAMP_GRANULARITY_UNKNOWN: Duration = Duration::from_secs(2);
+
+/// A session's name is never longer than this many bytes.
+pub const SESSION_NAME_BYTES_MAX: usize = 128;
+
+/// A label is never longer than this many bytes.
+pub const LABEL_BYTES_MAX: usize = 512;
+
+/// How much of the disk is left alone: a restore whose stage would go below this refuses.
+pub const DISK_FLOOR_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The size of the file that garbage collection may give up on a full disk.
+pub const BALLAST_BYTES: u64 = 4 * 1024 * 1024;

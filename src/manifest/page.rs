@@ -1,0 +1,398 @@
+//! Pages: the content-addressed segments of a manifest's entry list, and their canonical text.
+//!
+//! The list, sorted by path bytes, is cut into pages at boundaries that depend on the paths alone, so
+//! that an edit rewrites one page a level and equal stretches of two checkpoints are the same pages.
+//! The pages' references form a list that is cut by the same rule, level upon level, until one page
+//! is left: the root. `docs/format.md` fixes every byte.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash::{BlobHash, cut_hash};
+use crate::limits;
+use crate::manifest::entry::{Entry, EntryKind, Listed, Mode, OmitReason};
+use crate::manifest::text;
+use crate::path::RelPath;
+
+/// A reference to a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRef {
+    /// The path of the first entry below it.
+    pub first: RelPath,
+    /// The page's name in the store.
+    pub hash: BlobHash,
+    /// The length of its text in bytes.
+    pub size: u64,
+    /// How many entries lie below it.
+    pub entries: u64,
+}
+
+/// A decoded page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    /// Level 0: entries.
+    Leaf(Vec<Entry>),
+    /// Level 1 and above: references to pages of the level below.
+    Node {
+        /// 1 where the pages below hold entries.
+        level: u8,
+        /// In order of path.
+        pages: Vec<PageRef>,
+    },
+}
+
+/// A page ready to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedPage {
+    /// How others refer to it.
+    pub reference: PageRef,
+    /// 0 for entries.
+    pub level: u8,
+    /// The canonical text.
+    pub text: Vec<u8>,
+    /// The pages of the level below that it refers to; none on level 0.
+    pub children: Vec<BlobHash>,
+}
+
+/// The pages of a list of entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageTree {
+    /// Level by level from the entries up; the last one is the root.
+    pub pages: Vec<EncodedPage>,
+    /// The root and its measures.
+    pub tree: Tree,
+}
+
+/// Where a list of entries is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    /// The root page.
+    pub root: BlobHash,
+    /// The length of the root page's text in bytes.
+    pub root_size: u64,
+    /// How many levels there are: 1 where the root page holds the entries.
+    pub levels: u8,
+    /// How many entries in all.
+    pub entries: u64,
+}
+
+/// Cuts `entries`, sorted by path without duplicates, into pages. An empty list is one empty page.
+///
+/// Cost: one hash of each path and of each page's text.
+pub fn build(entries: &[Entry]) -> PageTree {
+    let mut pages = Vec::new();
+    let mut references = Vec::new();
+    for segment in cut(entries, 0, |entry| &entry.path) {
+        let text = encode_leaf(segment);
+        let first = segment.first().map_or_else(RelPath::root, |entry| entry.path.clone());
+        let reference = reference_to(first, &text, segment.len() as u64);
+        references.push(reference.clone());
+        pages.push(EncodedPage { reference, level: 0, text, children: Vec::new() });
+    }
+    let mut level = 0;
+    while references.len() > 1 {
+        level += 1;
+        let mut above = Vec::new();
+        for segment in cut(&references, level, |reference| &reference.first) {
+            let text = encode_node(level, segment);
+            let count = segment.iter().map(|reference| reference.entries).sum();
+            let reference = reference_to(segment[0].first.clone(), &text, count);
+            above.push(reference.clone());
+            let children = segment.iter().map(|reference| reference.hash).collect();
+            pages.push(EncodedPage { reference, level, text, children });
+        }
+        references = above;
+    }
+    let root = &references[0];
+    let tree =
+        Tree { root: root.hash, root_size: root.size, levels: level + 1, entries: root.entries };
+    PageTree { pages, tree }
+}
+
+fn reference_to(first: RelPath, text: &[u8], entries: u64) -> PageRef {
+    PageRef { first, hash: BlobHash::of(text), size: text.len() as u64, entries }
+}
+
+/// Cuts `items` of `level` into the stretches that each become one page; at least one stretch.
+///
+/// A stretch begins at an item whose cut hash is a multiple of the target, if the stretch before it
+/// has the least number of items, and in any case after the greatest number. The least number bounds
+/// the levels even for paths chosen so that every one is a boundary.
+fn cut<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> Vec<&[T]> {
+    let mut stretches = Vec::new();
+    let mut start = 0;
+    for (at, item) in items.iter().enumerate() {
+        let length = at - start;
+        let boundary = length >= limits::PAGE_ENTRIES_MIN
+            && cut_hash(path(item).as_bytes(), level).is_multiple_of(limits::PAGE_ENTRIES_TARGET);
+        if boundary || length == limits::PAGE_ENTRIES_MAX {
+            stretches.push(&items[start..at]);
+            start = at;
+        }
+    }
+    stretches.push(&items[start..]);
+    stretches
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireLeaf<'a> {
+    level: u8,
+    #[serde(borrow)]
+    entries: Vec<WireEntry<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireNode<'a> {
+    level: u8,
+    #[serde(borrow)]
+    pages: Vec<WirePageRef<'a>>,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct WireEntry<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    path: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+    kind: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime_ns: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unstable: Option<bool>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    target: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listed: Option<Listed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<OmitReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rest: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WirePageRef<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    first: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_bytes: Option<String>,
+    hash: String,
+    size: u64,
+    entries: u64,
+}
+
+fn encode_leaf(entries: &[Entry]) -> Vec<u8> {
+    encode(&WireLeaf { level: 0, entries: entries.iter().map(wire_entry).collect() })
+}
+
+fn encode_node(level: u8, pages: &[PageRef]) -> Vec<u8> {
+    let wire = |page: &'_ PageRef| {
+        let (first, first_bytes) = text::to_fields(page.first.as_bytes());
+        let first = first.map(|text| Cow::Owned(text.into_owned()));
+        WirePageRef {
+            first,
+            first_bytes,
+            hash: page.hash.to_string(),
+            size: page.size,
+            entries: page.entries,
+        }
+    };
+    encode(&WireNode { level, pages: pages.iter().map(wire).collect() })
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    // Strings, integers and vectors always have a JSON form.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn wire_entry(entry: &Entry) -> WireEntry<'_> {
+    let (path, path_bytes) = text::to_fields(entry.path.as_bytes());
+    let kind = Cow::Borrowed(entry.kind.name());
+    let mut wire = WireEntry { path, path_bytes, kind, ..WireEntry::default() };
+    if entry.kind != EntryKind::Absent {
+        wire.mode = Some(entry.mode.to_string());
+    }
+    match &entry.kind {
+        EntryKind::File { size, mtime_ns, hash, unstable } => {
+            wire.size = Some(*size);
+            wire.mtime_ns = Some(*mtime_ns);
+            wire.hash = Some(hash.to_string());
+            wire.unstable = unstable.then_some(true);
+        }
+        EntryKind::Symlink { target } => {
+            (wire.target, wire.target_bytes) = text::to_fields(target);
+        }
+        EntryKind::Dir { listed } => wire.listed = Some(*listed),
+        EntryKind::Omitted { reason, rest } => {
+            wire.reason = Some(*reason);
+            wire.rest = (*rest > 0).then_some(*rest);
+        }
+        EntryKind::Absent => {}
+    }
+    wire
+}
+
+/// Reads a page's text and checks what one page can show: the level that is expected, sorted paths
+/// without duplicates, fields that fit the kind.
+///
+/// # Errors
+/// The rule that is broken, as a sentence. No input panics; memory is in proportion to the text.
+pub fn decode(bytes: &[u8], level: u8) -> Result<Page, String> {
+    let page = if level == 0 {
+        let wire: WireLeaf<'_> = parse(bytes)?;
+        expect_level(wire.level, level)?;
+        let entries = wire.entries.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        expect_sorted(entries.iter().map(|entry| &entry.path))?;
+        Page::Leaf(entries)
+    } else {
+        let wire: WireNode<'_> = parse(bytes)?;
+        expect_level(wire.level, level)?;
+        let pages = wire.pages.into_iter().map(page_ref).collect::<Result<Vec<_>, _>>()?;
+        if pages.is_empty() {
+            return Err("it refers to no page".to_owned());
+        }
+        expect_sorted(pages.iter().map(|page| &page.first))?;
+        Page::Node { level, pages }
+    };
+    let items = match &page {
+        Page::Leaf(entries) => entries.len(),
+        Page::Node { pages, .. } => pages.len(),
+    };
+    if items > limits::PAGE_ENTRIES_MAX {
+        return Err(format!("it holds {items} items, more than {}", limits::PAGE_ENTRIES_MAX));
+    }
+    Ok(page)
+}
+
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+fn expect_level(found: u8, expected: u8) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("it is of level {found} where level {expected} is expected"))
+    }
+}
+
+fn expect_sorted<'a>(paths: impl Iterator<Item = &'a RelPath>) -> Result<(), String> {
+    let mut previous: Option<&RelPath> = None;
+    for path in paths {
+        if previous.is_some_and(|previous| previous >= path) {
+            return Err(format!("`{path}` is out of order or there twice"));
+        }
+        previous = Some(path);
+    }
+    Ok(())
+}
+
+fn page_ref(wire: WirePageRef<'_>) -> Result<PageRef, String> {
+    Ok(PageRef {
+        first: rel_path(wire.first, wire.first_bytes.as_deref())?,
+        hash: wire.hash.parse().map_err(|error| format!("{error}"))?,
+        size: wire.size,
+        entries: wire.entries,
+    })
+}
+
+fn rel_path(text: Option<Cow<'_, str>>, base64: Option<&str>) -> Result<RelPath, String> {
+    let bytes = text::from_fields(text, base64)?;
+    RelPath::new(bytes.clone())
+        .map_err(|error| format!("`{}`: {error}", crate::path::printable(&bytes)))
+}
+
+fn entry(wire: WireEntry<'_>) -> Result<Entry, String> {
+    let path = rel_path(wire.path, wire.path_bytes.as_deref())?;
+    let in_entry = |problem: &str| format!("`{path}`: {problem}");
+    let need = |what: &str| in_entry(&format!("`{what}` is missing"));
+    // Which optional fields are there, as a set, compared with what the kind allows.
+    let has_target = wire.target.is_some() || wire.target_bytes.is_some();
+    let file_fields = wire.size.is_some() || wire.mtime_ns.is_some() || wire.hash.is_some();
+    let fits = match &*wire.kind {
+        "file" => {
+            !has_target && wire.listed.is_none() && wire.reason.is_none() && wire.rest.is_none()
+        }
+        "symlink" => {
+            !file_fields
+                && wire.unstable.is_none()
+                && wire.listed.is_none()
+                && wire.reason.is_none()
+                && wire.rest.is_none()
+        }
+        "dir" => {
+            !file_fields
+                && wire.unstable.is_none()
+                && !has_target
+                && wire.reason.is_none()
+                && wire.rest.is_none()
+        }
+        "omitted" => {
+            !file_fields && wire.unstable.is_none() && !has_target && wire.listed.is_none()
+        }
+        "absent" => {
+            !file_fields
+                && wire.unstable.is_none()
+                && !has_target
+                && wire.listed.is_none()
+                && wire.reason.is_none()
+                && wire.rest.is_none()
+                && wire.mode.is_none()
+        }
+        other => return Err(in_entry(&format!("`{other}` is not a kind"))),
+    };
+    if !fits {
+        return Err(in_entry("it has a field that its kind does not have"));
+    }
+    let kind = match &*wire.kind {
+        "file" => EntryKind::File {
+            size: wire.size.ok_or_else(|| need("size"))?,
+            mtime_ns: wire.mtime_ns.ok_or_else(|| need("mtime_ns"))?,
+            hash: wire
+                .hash
+                .ok_or_else(|| need("hash"))?
+                .parse()
+                .map_err(|error| in_entry(&format!("{error}")))?,
+            unstable: match wire.unstable {
+                None => false,
+                Some(true) => true,
+                Some(false) => return Err(in_entry("`unstable` is only written when true")),
+            },
+        },
+        "symlink" => {
+            let target = text::from_fields(wire.target, wire.target_bytes.as_deref())
+                .map_err(|problem| in_entry(&problem))?;
+            if target.is_empty() || target.contains(&0) {
+                return Err(in_entry("the target of a link is never empty and holds no NUL"));
+            }
+            EntryKind::Symlink { target: target.into() }
+        }
+        "dir" => EntryKind::Dir { listed: wire.listed.ok_or_else(|| need("listed"))? },
+        "omitted" => EntryKind::Omitted {
+            reason: wire.reason.ok_or_else(|| need("reason"))?,
+            rest: match wire.rest {
+                Some(0) => return Err(in_entry("`rest` is only written when not zero")),
+                rest => rest.unwrap_or(0),
+            },
+        },
+        _ => EntryKind::Absent,
+    };
+    let mode = match (&kind, wire.mode) {
+        (EntryKind::Absent, _) => Mode::default(),
+        (_, Some(mode)) => mode.parse().map_err(|problem: String| in_entry(&problem))?,
+        (_, None) => return Err(need("mode")),
+    };
+    Ok(Entry { path, mode, kind })
+}

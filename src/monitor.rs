@@ -1,0 +1,102 @@
+//! How an operation tells what it is doing and is told to stop.
+//!
+//! The library prints nothing. Each operation takes a [`Monitor`] as its last argument; `&()` is the
+//! one that shows nothing and never cancels.
+
+use std::time::Duration;
+
+use crate::path::RelPath;
+
+/// A part of an operation that may take long enough to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Listing directories; counts entries.
+    Walk,
+    /// Reading, hashing and storing content; counts files and bytes.
+    Store,
+    /// Making content durable and writing the manifest.
+    Commit,
+    /// Comparing the disk with a checkpoint.
+    Plan,
+    /// Putting a restore's contents beside their places.
+    Stage,
+    /// Changing the workspace.
+    Apply,
+    /// Reading manifests and pages anew for the index.
+    Rebuild,
+    /// Removing content that nothing names.
+    Sweep,
+    /// Checking manifests, pages and blobs.
+    Verify,
+}
+
+/// Something a person should know although the operation goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Another process holds `lock`; this one has waited for `waited` so far.
+    Waiting {
+        /// What is waited for: `the workspace`, `another sweep`.
+        lock: String,
+        /// How long by now.
+        waited: Duration,
+    },
+    /// A restore that had been interrupted before its first change was discarded.
+    RestoreDiscarded,
+    /// A restore that had been interrupted while it changed files was completed.
+    RestoreCompleted {
+        /// How many paths were still to be done.
+        paths: u64,
+    },
+    /// A restore that had been interrupted could not be completed; `reason` says why.
+    RestoreLeftOpen {
+        /// What stood in the way.
+        reason: String,
+    },
+    /// A file that neither the restore nor its safety checkpoint knows was kept here.
+    Kept {
+        /// Where it is now, relative to the workspace.
+        path: RelPath,
+    },
+    /// The index was missing or damaged and was built anew from the manifests.
+    IndexRebuilt {
+        /// How many checkpoints it holds.
+        checkpoints: u64,
+    },
+    /// Something after the commit point failed; the checkpoint stands.
+    AfterCommit {
+        /// What failed.
+        reason: String,
+    },
+    /// git could not say what it tracks; the paths known from the last capture were used.
+    TrackedStale {
+        /// Why.
+        reason: String,
+    },
+    /// The workspace was found at a new place or its root was made anew.
+    WorkspaceChanged {
+        /// What was found, as a sentence.
+        what: String,
+    },
+}
+
+/// Receives progress and notices, and may cancel. Called from worker threads too.
+pub trait Monitor: Sync {
+    /// A phase begins; `total` counts in the phase's unit where it is known.
+    fn phase(&self, _phase: Phase, _total: Option<u64>) {}
+
+    /// The present phase has done `items` more, with `bytes` of content.
+    fn advanced(&self, _items: u64, _bytes: u64) {}
+
+    /// Something to tell a person.
+    fn notice(&self, _notice: &Notice) {}
+
+    /// Whether the operation should end with [`crate::Error::Cancelled`]. Asked once per file and
+    /// per MiB.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+impl Monitor for () {}

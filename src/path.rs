@@ -1,0 +1,231 @@
+//! Paths inside a workspace: bytes, relative, `/`-separated, normalised.
+//!
+//! Names on Unix are bytes; nothing here assumes UTF-8. A [`RelPath`] that exists is valid: it cannot
+//! leave the root, so code that holds one need not check again.
+
+use std::borrow::Borrow;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::limits;
+
+/// A path relative to a workspace's root. The root itself is the empty path. No component is empty,
+/// `.` or `..`; there is no NUL, no leading and no trailing slash. Ordered by bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RelPath(Box<[u8]>);
+
+/// Why bytes are not a [`RelPath`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidPath {
+    /// It begins with `/`.
+    #[error("it is absolute")]
+    Absolute,
+    /// A component is empty, as in `a//b` or `a/`.
+    #[error("it has an empty component")]
+    EmptyComponent,
+    /// A component is `.` or `..`.
+    #[error("it has a `.` or `..` component")]
+    DotComponent,
+    /// It holds a NUL byte.
+    #[error("it holds a NUL byte")]
+    Nul,
+    /// It is longer than [`limits::PATH_BYTES_MAX`].
+    #[error("it is longer than {} bytes", limits::PATH_BYTES_MAX)]
+    TooLong,
+}
+
+impl RelPath {
+    /// The workspace's root.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Checks and takes `bytes`.
+    ///
+    /// # Errors
+    /// Says which rule is broken; see [`InvalidPath`].
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, InvalidPath> {
+        let bytes = bytes.into();
+        if bytes.is_empty() {
+            return Ok(Self(bytes));
+        }
+        if bytes.len() > limits::PATH_BYTES_MAX {
+            return Err(InvalidPath::TooLong);
+        }
+        if bytes[0] == b'/' {
+            return Err(InvalidPath::Absolute);
+        }
+        for component in bytes.split(|&byte| byte == b'/') {
+            match component {
+                b"" => return Err(InvalidPath::EmptyComponent),
+                b"." | b".." => return Err(InvalidPath::DotComponent),
+                name if name.contains(&0) => return Err(InvalidPath::Nul),
+                _ => {}
+            }
+        }
+        Ok(Self(bytes))
+    }
+
+    /// This path with one more component, a name as the file system gave it.
+    ///
+    /// # Errors
+    /// As [`RelPath::new`]; a name from a directory listing can only be too long in all.
+    pub fn join(&self, name: &[u8]) -> Result<Self, InvalidPath> {
+        if name.contains(&b'/') {
+            return Err(InvalidPath::EmptyComponent);
+        }
+        if self.is_root() {
+            return Self::new(name);
+        }
+        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
+        bytes.extend_from_slice(&self.0);
+        bytes.push(b'/');
+        bytes.extend_from_slice(name);
+        Self::new(bytes)
+    }
+
+    /// Whether this is the workspace's root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes, for comparing, hashing and system calls.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path as the operating system takes it; empty for the root.
+    pub fn as_os(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// The last component; empty for the root.
+    pub fn name(&self) -> &[u8] {
+        self.0.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
+    /// The directory that holds this path; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Some(Self(self.0[..end].into()))
+    }
+
+    /// The components from the top; none for the root.
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The directories above this path, from the root down, itself excluded.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
+        let root = (!self.is_root()).then(Self::root);
+        let inner = self.0.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        root.into_iter().chain(inner.map(|(end, _)| Self(self.0[..end].into())))
+    }
+
+    /// Whether this is `ancestor` or lies below it.
+    pub fn is_at_or_below(&self, ancestor: &Self) -> bool {
+        ancestor.is_root()
+            || self.0 == ancestor.0
+            || (self.0.starts_with(&ancestor.0) && self.0.get(ancestor.0.len()) == Some(&b'/'))
+    }
+}
+
+impl Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Shows the path for people: `.` for the root, and every byte that could move a terminal's cursor
+/// or that is not UTF-8 as an escape.
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.pad(".");
+        }
+        f.pad(&printable(&self.0))
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", printable(&self.0))
+    }
+}
+
+/// `bytes` as text that is safe on a terminal: control characters (a newline in a name, an escape
+/// sequence) and bytes that are not UTF-8 are written as `\n`, `\u{1b}` or `\xFF`.
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || is_format_control(character) {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// Characters that are not controls by category but change how the rest of a line is shown
+/// (bidirectional overrides, line and paragraph separators).
+const fn is_format_control(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn only_paths_that_stay_below_the_root_are_accepted() {
+        for (text, problem) in [
+            ("/a", InvalidPath::Absolute),
+            ("a//b", InvalidPath::EmptyComponent),
+            ("a/", InvalidPath::EmptyComponent),
+            (".", InvalidPath::DotComponent),
+            ("a/../b", InvalidPath::DotComponent),
+            ("a\0b", InvalidPath::Nul),
+        ] {
+            assert_eq!(RelPath::new(text.as_bytes()), Err(problem), "{text:?}");
+        }
+        assert_eq!(RelPath::new(vec![b'x'; limits::PATH_BYTES_MAX + 1]), Err(InvalidPath::TooLong));
+        assert!(RelPath::new("..a/...".as_bytes()).is_ok());
+        assert!(path("a").join(b"b/c").is_err());
+        assert!(path("a").join(b"..").is_err());
+    }
+
+    #[test]
+    fn parts_of_a_path() {
+        let deep = path("a/b/c");
+        assert_eq!(deep.name(), b"c");
+        assert_eq!(deep.parent(), Some(path("a/b")));
+        assert_eq!(path("a").parent(), Some(RelPath::root()));
+        assert_eq!(RelPath::root().parent(), None);
+        assert_eq!(deep.ancestors().collect::<Vec<_>>(), [RelPath::root(), path("a"), path("a/b")]);
+        assert_eq!(RelPath::root().ancestors().count(), 0);
+        assert!(deep.is_at_or_below(&path("a/b")) && deep.is_at_or_below(&RelPath::root()));
+        assert!(!path("a/bc").is_at_or_below(&path("a/b")));
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_escaped() {
+        assert_eq!(printable(b"a\n\x1b[2J\xff\xc3\xa9"), "a\\n\\u{1b}[2J\\xFF\u{e9}");
+        assert_eq!(RelPath::root().to_string(), ".");
+    }
+}
