@@ -9,6 +9,7 @@ pub mod limits;
 pub mod manifest;
 pub mod monitor;
 pub mod path;
+pub mod settings;
 
 pub use error::{BadFile, Error, ErrorClass, LostContent, Result};
 pub use monitor::{Monitor, Notice, Phase};
