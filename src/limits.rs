@@ -9,19 +9,21 @@ pub const PATH_BYTES_MAX: usize = 32 * 1024;
 /// A directory this many levels below the root is observed and not entered.
 pub const DEPTH_MAX: usize = 1_000;
 
-/// How many entries a page holds on average: a boundary falls before a path whose cut hash is a
-/// multiple of this. Part of the format.
-pub const PAGE_ENTRIES_TARGET: u64 = 64;
+/// A boundary falls before a path whose cut hash is a multiple of this. With the two bounds below a
+/// page holds 45 entries on average. Part of the format; `docs/adr/0003-page-size.md` has the
+/// figures.
+pub const PAGE_ENTRIES_TARGET: u64 = 32;
 
 /// A page but the last holds at least this many entries, which bounds the levels for paths made so
 /// that every one is a boundary. Part of the format.
-pub const PAGE_ENTRIES_MIN: usize = 8;
+pub const PAGE_ENTRIES_MIN: usize = 16;
 
-/// A page never holds more entries than this, whatever the cut hashes say. Part of the format. With
-/// the target above a run this long occurs once in three thousand pages.
-pub const PAGE_ENTRIES_MAX: usize = 512;
+/// A page never holds more entries than this, whatever the cut hashes say: an edit rewrites the page
+/// it falls in, and without this bound it most often falls in a long one. One page in twelve ends
+/// here. Part of the format.
+pub const PAGE_ENTRIES_MAX: usize = 96;
 
-/// The highest level a page can have: a root of level 8 would stand over 64^8 entries.
+/// The highest level a page can have: a root of level 8 would stand over 16^8 entries at the least.
 pub const PAGE_LEVEL_MAX: u8 = 8;
 
 /// A page's text is never longer than this: [`PAGE_ENTRIES_MAX`] entries with the longest path and
