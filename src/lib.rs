@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod clock;
+mod disk;
 mod error;
 pub mod hash;
 pub mod id;

@@ -106,3 +106,10 @@ pub const DISK_FLOOR_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The size of the file that garbage collection may give up on a full disk.
 pub const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Up to this many files or directories are made durable one by one; above it the whole file system
+/// is, which costs about as much as this many and does not grow.
+pub const SYNC_EACH_MAX: usize = 64;
+
+/// How many of them are in flight at one time: a disk merges what arrives together.
+pub const SYNC_THREADS_MAX: usize = 32;

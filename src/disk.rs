@@ -1,0 +1,32 @@
+//! The lowest edge: directory handles, locks, leases, small files and durability.
+//!
+//! Everything that other modules do to the file system by name goes through here, so that the rules
+//! are in one place: no path is followed through a symlink below a [`Dir`], a lock's holder is known
+//! by the kernel and never by a process id or a clock, a file that is reported written is on the disk,
+//! and every error names its path. This module knows nothing of blobs, manifests or workspaces.
+//!
+//! Linux is what it is written for; where a call may be missing (an old kernel, a sandbox, a file
+//! system that lacks it) the fallback keeps the same promise or is reported as a value of its own.
+
+mod dir;
+mod lease;
+mod lock;
+mod open;
+mod small;
+mod sync;
+mod system;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
+pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
+pub(crate) use lock::{Lock, LockKind, lock, try_lock};
+pub(crate) use small::{
+    Created, append_line, check_size, create_durably, make_private_dir, read_small, remove_durably,
+    replace_durably, write_whole,
+};
+pub(crate) use sync::{ToSync, sync_all};
+pub(crate) use system::{
+    FileSystem, available_bytes, boot_id, coarse_now_ns, file_system, machine_id,
+};

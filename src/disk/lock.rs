@@ -1,0 +1,196 @@
+//! Locks between processes: `flock` on files of the store.
+//!
+//! The kernel gives a lock up when its holder ends, however it ends. A lock belongs to the open file,
+//! so two [`Lock`]s of one process exclude each other too. Lock files are made when first needed and
+//! never removed.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::disk::dir::{file_stat, make_private};
+use crate::error::{Error, IoContext, Result};
+use crate::limits;
+use crate::monitor::{Monitor, Notice};
+
+/// How a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    /// With others that share it.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A lock that is held until this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// Takes the lock at `path`, waiting for other holders up to [`limits::LOCK_WAIT_MAX`].
+///
+/// `what` names it for people: `the workspace`. A wait of more than [`limits::LOCK_WAIT_TOLD_AFTER`]
+/// is told to the monitor once. Where the store is read-only the lock can only be shared.
+///
+/// # Errors
+/// [`Error::Busy`] after the longest wait, [`Error::Cancelled`], [`Error::Io`].
+pub(crate) fn lock(path: &Path, kind: LockKind, what: &str, monitor: &dyn Monitor) -> Result<Lock> {
+    lock_within(path, kind, what, limits::LOCK_WAIT_MAX, monitor)
+}
+
+pub(super) fn lock_within(
+    path: &Path,
+    kind: LockKind,
+    what: &str,
+    wait_max: Duration,
+    monitor: &dyn Monitor,
+) -> Result<Lock> {
+    let begun = Instant::now();
+    let mut pause = Pause::default();
+    let mut told = false;
+    loop {
+        if let Some(lock) = try_lock(path, kind)? {
+            return Ok(lock);
+        }
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let waited = begun.elapsed();
+        if waited >= wait_max {
+            return Err(Error::Busy { lock: what.to_owned(), waited });
+        }
+        if !told && waited >= limits::LOCK_WAIT_TOLD_AFTER {
+            monitor.notice(&Notice::Waiting { lock: what.to_owned(), waited });
+            told = true;
+        }
+        pause.sleep();
+    }
+}
+
+/// Takes the lock at `path` if it is free now.
+pub(crate) fn try_lock(path: &Path, kind: LockKind) -> Result<Option<Lock>> {
+    loop {
+        let file = open_lock_file(path)?;
+        if !try_flock(&file, kind, path)? {
+            return Ok(None);
+        }
+        // Somebody may have removed the file by hand meanwhile: then the next process would make
+        // another one and lock that.
+        let named = retry_on_intr(|| rustix::fs::lstat(path));
+        match named {
+            Ok(named) => {
+                let held = retry_on_intr(|| rustix::fs::fstat(&file)).at("examine", path)?;
+                if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino) {
+                    return Ok(Some(Lock { _file: file }));
+                }
+            }
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error).at("examine", path),
+        }
+    }
+}
+
+/// Locks an open file if nobody else holds it; `path` is for the error only.
+pub(super) fn try_flock(file: &File, kind: LockKind, path: &Path) -> Result<bool> {
+    let locked = match kind {
+        LockKind::Shared => file.try_lock_shared(),
+        LockKind::Exclusive => file.try_lock(),
+    };
+    match locked {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error).at("lock", path),
+    }
+}
+
+/// Waits between two attempts: short at first, never longer than 50 ms.
+#[derive(Debug)]
+pub(super) struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(Duration::from_millis(1))
+    }
+}
+
+impl Pause {
+    pub(super) fn sleep(&mut self) {
+        thread::sleep(self.0);
+        self.0 = (self.0 * 2).min(Duration::from_millis(50));
+    }
+}
+
+fn open_lock_file(path: &Path) -> Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let private = Mode::RUSR | Mode::WUSR;
+    let open = |how: OFlags| retry_on_intr(|| rustix::fs::open(path, flags | how, private));
+    loop {
+        match open(OFlags::RDWR) {
+            Ok(fd) => return Ok(fd.into()),
+            Err(Errno::NOENT) => {}
+            // A store that only can be read: a shared lock works on any open file.
+            Err(Errno::ROFS | Errno::ACCESS) => {
+                return Ok(open(OFlags::RDONLY).at("open", path)?.into());
+            }
+            Err(error) => return Err(error).at("open", path),
+        }
+        match open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+            Ok(fd) => {
+                let file = File::from(fd);
+                make_private(&file, path)?;
+                return Ok(file);
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error).at("create", path),
+        }
+    }
+}
+
+/// Opens the file `path` for appending, made with mode 0600 if it is not there, and locks it alone;
+/// the name leads to the file that is locked. Says whether it was made.
+pub(super) fn open_appending(path: &Path) -> Result<(File, bool)> {
+    let flags = OFlags::RDWR
+        | OFlags::APPEND
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::CLOEXEC;
+    let private = Mode::RUSR | Mode::WUSR;
+    let open = |how: OFlags| retry_on_intr(|| rustix::fs::open(path, flags | how, private));
+    let begun = Instant::now();
+    let mut pause = Pause::default();
+    loop {
+        let (file, made) = match open(OFlags::empty()) {
+            Ok(fd) => (File::from(fd), false),
+            Err(Errno::NOENT) => match open(OFlags::CREATE | OFlags::EXCL) {
+                Ok(fd) => (File::from(fd), true),
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(error).at("create", path),
+            },
+            Err(error) => return Err(error).at("open", path),
+        };
+        if made {
+            make_private(&file, path)?;
+        }
+        if try_flock(&file, LockKind::Exclusive, path)? {
+            let held = file_stat(&file, path)?;
+            match retry_on_intr(|| rustix::fs::lstat(path)) {
+                Ok(named) if (named.st_dev, named.st_ino) == (held.dev, held.ino) => {
+                    return Ok((file, made));
+                }
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error).at("examine", path),
+            }
+        }
+        let waited = begun.elapsed();
+        if waited >= limits::LOCK_WAIT_MAX {
+            return Err(Error::Busy { lock: path.display().to_string(), waited });
+        }
+        pause.sleep();
+    }
+}

@@ -1,0 +1,254 @@
+//! Small files of the store: read with a bound, written whole and durable, or not at all.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Mode as SystemMode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::disk::dir::{Dir, FileKind, Placed, file_stat, unusable};
+use crate::disk::lock::open_appending;
+use crate::error::{Error, IoContext, Result};
+use crate::manifest::Mode;
+
+/// How the making of a file ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Created {
+    /// It is there, whole and durable.
+    Done,
+    /// The name was taken; nothing has changed.
+    Exists,
+}
+
+/// The content of the file at `path`; `None` where there is no such name.
+///
+/// # Errors
+/// [`Error::Io`]; with [`std::io::ErrorKind::InvalidData`] where it is not a regular file (a symlink
+/// is not, and a FIFO is not waited for) or is longer than `max_bytes`.
+pub(crate) fn read_small(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = retry_on_intr(|| rustix::fs::open(path, flags, SystemMode::empty()));
+    let file: File = match opened {
+        Ok(fd) => fd.into(),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NXIO) => return Err(not_regular(path)),
+        Err(error) => return Err(error).at("open", path),
+    };
+    let stat = file_stat(&file, path)?;
+    if stat.kind != FileKind::File {
+        return Err(not_regular(path));
+    }
+    let too_long = || unusable("read", path, format!("it is longer than {max_bytes} bytes"));
+    if stat.size > max_bytes {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0));
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).at("read", path)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_long());
+    }
+    Ok(Some(bytes))
+}
+
+fn not_regular(path: &Path) -> Error {
+    unusable("read", path, "it is not a regular file".to_owned())
+}
+
+/// Writes `bytes` to a new, empty file and checks that the file system took them all.
+pub(crate) fn write_whole(file: &mut File, bytes: &[u8], path: &Path) -> Result<()> {
+    file.write_all(bytes).at("write", path)?;
+    check_size(file, bytes.len() as u64, path)
+}
+
+/// A write may claim more than it did (a broken file system, a fault on the way): what it leaves must
+/// not be published.
+pub(crate) fn check_size(file: impl AsFd, expected_bytes: u64, path: &Path) -> Result<()> {
+    let size = file_stat(file, path)?.size;
+    if size == expected_bytes {
+        return Ok(());
+    }
+    Err(unusable("write", path, format!("{size} of {expected_bytes} bytes are there")))
+}
+
+/// Makes the file `name` in `dir` with `bytes`, mode 0600, unless the name is taken.
+///
+/// # Durability
+/// File and name are on the disk when this returns [`Created::Done`]. A crash leaves no part of it
+/// under that name, at most a temporary file in `tmp`, which is on the same file system. If the last
+/// step, the sync of `dir`, fails, the file is there and whole, and the error says that its name may
+/// not be durable.
+pub(crate) fn create_durably(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result<Created> {
+    let temp = Temp::write(tmp, bytes)?;
+    match tmp.rename_no_replace(&temp.name, dir, name)? {
+        Placed::Done => temp.renamed(),
+        Placed::Taken => return Ok(Created::Exists),
+    }
+    dir.sync()?;
+    Ok(Created::Done)
+}
+
+/// As [`create_durably`], and takes the name from what had it: whoever reads it finds the old bytes
+/// or the new ones.
+pub(crate) fn replace_durably(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result<()> {
+    let temp = Temp::write(tmp, bytes)?;
+    tmp.rename_to(&temp.name, dir, name)?;
+    temp.renamed();
+    dir.sync()
+}
+
+/// A temporary file, whole and durable; removed when dropped, unless it was renamed.
+struct Temp<'a> {
+    tmp: &'a Dir,
+    name: Vec<u8>,
+    present: bool,
+}
+
+impl<'a> Temp<'a> {
+    fn write(tmp: &'a Dir, bytes: &[u8]) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (mut file, name) = loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("write-{}-{number}", std::process::id()).into_bytes();
+            match tmp.create_file(&name) {
+                Ok(file) => break (file, name),
+                // Left by a dead process that had our process id.
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let temp = Self { tmp, name, present: true };
+        let path = tmp.path_of(&temp.name);
+        write_whole(&mut file, bytes, &path)?;
+        file.sync_all().at("sync", &path)?;
+        Ok(temp)
+    }
+
+    fn renamed(mut self) {
+        self.present = false;
+    }
+}
+
+impl Drop for Temp<'_> {
+    fn drop(&mut self) {
+        if self.present {
+            drop(self.tmp.try_unlink(&self.name));
+        }
+    }
+}
+
+/// Appends `line`, which holds no newline, to the file at `path` and makes it durable. The file is
+/// made if it is not there.
+///
+/// A line that a crash cut short stays, on a line of its own; readers skip what they cannot read.
+///
+/// # Concurrency
+/// Appending processes take turns; each line is one write.
+pub(crate) fn append_line(path: &Path, line: &[u8]) -> Result<()> {
+    if line.contains(&b'\n') {
+        return Err(unusable("write", path, "a line cannot hold a newline".to_owned()));
+    }
+    let (mut file, made) = open_appending(path)?;
+    let before = file_stat(&file, path)?;
+    if before.kind != FileKind::File {
+        return Err(not_regular(path));
+    }
+    let mut bytes = Vec::with_capacity(line.len() + 2);
+    if before.size > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1)).at("read", path)?;
+        file.read_exact(&mut last).at("read", path)?;
+        if last != *b"\n" {
+            bytes.push(b'\n');
+        }
+    }
+    bytes.extend_from_slice(line);
+    bytes.push(b'\n');
+    let written = file.write_all(&bytes).at("write", path);
+    let expected_bytes = before.size + bytes.len() as u64;
+    if let Err(error) = written.and_then(|()| check_size(&file, expected_bytes, path)) {
+        // Where even this fails the line stays cut short, which readers know.
+        drop(file.set_len(before.size));
+        return Err(error);
+    }
+    file.sync_all().at("sync", path)?;
+    if made { parent_of(path)?.sync() } else { Ok(()) }
+}
+
+fn parent_of(path: &Path) -> Result<Dir> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Dir::open(Path::new(".")),
+        Some(parent) => Dir::open(parent),
+        None => Dir::open(path),
+    }
+}
+
+/// Removes the file `name`, durably; `false` where there was none.
+pub(crate) fn remove_durably(dir: &Dir, name: &[u8]) -> Result<bool> {
+    let removed = dir.try_unlink(name)?;
+    if removed {
+        dir.sync()?;
+    }
+    Ok(removed)
+}
+
+/// Opens the directory `path`, which is this user's alone; makes it, and what is missing above it,
+/// with mode 0700, durably.
+///
+/// # Errors
+/// [`Error::StoreForeign`] where it is another user's or others may write to it; [`Error::Io`].
+pub(crate) fn make_private_dir(path: &Path) -> Result<Dir> {
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut at: PathBuf = path.to_owned();
+    let mut dir = loop {
+        match Dir::open(&at) {
+            Ok(dir) => break dir,
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // Only a name can be made; a path such as `a/..` with `a` missing has none.
+        let depth = missing.len();
+        let parent = path.ancestors().nth(depth);
+        let name = parent.and_then(Path::file_name).ok_or(Errno::NOENT).at("create", path)?;
+        missing.push(name);
+        at = path.ancestors().nth(depth + 1).map_or_else(PathBuf::new, Path::to_owned);
+        if at.as_os_str().is_empty() {
+            at.push(".");
+        }
+    };
+    for name in missing.into_iter().rev() {
+        dir = make_child(&dir, name.as_bytes())?;
+    }
+    check_private(&dir)?;
+    Ok(dir)
+}
+
+/// Makes and opens one directory; another process may make it at the same time.
+fn make_child(dir: &Dir, name: &[u8]) -> Result<Dir> {
+    match dir.make_dir(name, Mode::from_st_mode(0o700)) {
+        Ok(()) => dir.sync()?,
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    dir.open_child(name)
+}
+
+fn check_private(dir: &Dir) -> Result<()> {
+    let stat = dir.stat_self()?;
+    let user = rustix::process::geteuid().as_raw();
+    let reason = if stat.uid != user {
+        format!("it belongs to user {}, not to user {user}", stat.uid)
+    } else if stat.mode.bits() & 0o022 != 0 {
+        format!("its mode {} lets others change it", stat.mode)
+    } else {
+        return Ok(());
+    };
+    Err(Error::StoreForeign { path: dir.path().to_owned(), reason })
+}

@@ -1,0 +1,91 @@
+//! What the system says about itself: file systems, free space, the clock of stamps, machine and boot.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::retry_on_intr;
+use rustix::time::ClockId;
+
+use crate::disk::dir::Dir;
+use crate::disk::small::read_small;
+use crate::error::{IoContext, Result};
+use crate::hash::BlobHash;
+use crate::limits;
+
+/// What can be relied on in a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    /// Two changes within this time may leave the same modification stamp.
+    pub(crate) stamp_granularity: Duration,
+    /// Whether it is not known to be on another machine or run by a program (FUSE).
+    pub(crate) is_local: bool,
+    /// Whether one `syncfs` makes all of it durable and reports what could not be written.
+    pub(super) syncs_whole: bool,
+}
+
+/// Which file system `dir` is on, by the number that the kernel has for its type (see
+/// `statfs(2)` and the kernel's `magic.h`).
+pub(crate) fn file_system(dir: &Dir) -> Result<FileSystem> {
+    let answer = retry_on_intr(|| rustix::fs::fstatfs(dir)).at("examine", dir.path())?;
+    // Wider than any type the field has; the numbers are 32 bits.
+    let number = i128::from(answer.f_type) & 0xffff_ffff;
+    Ok(by_number(number))
+}
+
+pub(super) fn by_number(number: i128) -> FileSystem {
+    let known = limits::STAMP_GRANULARITY_KNOWN;
+    let unknown = limits::STAMP_GRANULARITY_UNKNOWN;
+    let (stamp_granularity, is_local, syncs_whole) = match number {
+        // ext2, ext3 and ext4 share one; xfs, btrfs, tmpfs, f2fs, bcachefs.
+        0xef53 | 0x5846_5342 | 0x9123_683e | 0x0102_1994 | 0xf2f5_2010 | 0xca45_1a4e => {
+            (known, true, true)
+        }
+        // zfs keeps its own account of what is written, beside the kernel's.
+        0x2fc1_2fc1 => (known, true, false),
+        // NFS, SMB (three), AFS, Coda, Ceph, 9p, FUSE, Lustre, GFS2, OCFS2.
+        0x6969 | 0x517b | 0xff53_4d42 | 0xfe53_4d42 | 0x5346_414f | 0x7375_7245 | 0x00c3_6400
+        | 0x0102_1997 | 0x6573_5546 | 0x0bd0_0bd0 | 0x0116_1970 | 0x7461_636f => {
+            (unknown, false, false)
+        }
+        _ => (unknown, true, false),
+    };
+    FileSystem { stamp_granularity, is_local, syncs_whole }
+}
+
+/// How many bytes this user can still write to the file system of `dir`.
+pub(crate) fn available_bytes(dir: &Dir) -> Result<u64> {
+    let answer = retry_on_intr(|| rustix::fs::fstatvfs(dir)).at("examine", dir.path())?;
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// The time by the clock that stamps files, in nanoseconds since 1970. It advances with the kernel's
+/// tick, so a file written after this was read never has an older stamp.
+pub(crate) fn coarse_now_ns() -> i64 {
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// A name of this machine that stays over reboots and says nothing else about it; all zero where the
+/// system has none.
+pub(crate) fn machine_id() -> [u8; 16] {
+    let text = text_of("/etc/machine-id");
+    if text.is_empty() || text == b"uninitialized" {
+        return [0; 16];
+    }
+    // The id itself is not to leave the machine (machine-id(5)), and the store may be copied.
+    let mut id = [0; 16];
+    id.copy_from_slice(&BlobHash::of(&text).as_bytes()[..16]);
+    id
+}
+
+/// A name of this boot of the machine; all zero where the system has none.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = text_of("/proc/sys/kernel/random/boot_id");
+    let id = std::str::from_utf8(&text).ok().and_then(|text| uuid::Uuid::parse_str(text).ok());
+    id.map_or([0; 16], uuid::Uuid::into_bytes)
+}
+
+fn text_of(path: &str) -> Vec<u8> {
+    let bytes = read_small(Path::new(path), 4096).ok().flatten().unwrap_or_default();
+    bytes.trim_ascii().to_vec()
+}
