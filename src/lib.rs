@@ -1,6 +1,7 @@
 //! Checkpoints of a coding agent's workspace, one per turn.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod blobs;
 pub mod clock;
 mod disk;
 mod error;

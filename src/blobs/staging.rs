@@ -1,0 +1,380 @@
+//! Adding blobs: written and checked as temporaries, then published together.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::blobs::{Blobs, Presence, frame, is_errno, shard_name, shard_of};
+use crate::disk::{Dir, Placed, ToSync, check_size, sync_all, write_whole};
+use crate::error::{Error, IoContext, Result};
+use crate::hash::{BlobHash, BlobHasher};
+use crate::id::OperationId;
+use crate::limits;
+use crate::manifest::Mode;
+use crate::path::RelPath;
+
+/// How much of a source is read at one time.
+const PIECE_BYTES: usize = 128 * 1024;
+
+/// Names of temporaries are unique in the process, and the directory is the operation's own.
+static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
+
+/// Blobs that an operation is about to add. None is in the store before [`Staging::publish`]; what
+/// was not published is removed when this is dropped. An operation may have several, one after
+/// another or at the same time.
+#[derive(Debug)]
+pub(crate) struct Staging<'a> {
+    blobs: &'a Blobs,
+    operation: OperationId,
+    /// Opened before the first write: a sync of the whole file system reports the errors since then.
+    sync_on: Dir,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `tmp/<operation id>/`, made when first needed.
+    dir: Option<Arc<Dir>>,
+    temps: HashMap<BlobHash, Temp>,
+    /// Fan-out directories of blobs that were there already and must be durable too.
+    reused: BTreeSet<u8>,
+}
+
+/// A file under `tmp/`, whole and checked, not yet durable.
+#[derive(Debug)]
+struct Temp {
+    name: String,
+    size: u64,
+    stored_size: u64,
+    /// Kept while few enough to be synced one by one: a file that is closed and opened again may
+    /// have lost the error of a failed write-back.
+    file: Option<File>,
+}
+
+/// How [`Staging::put_from`] ended.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum PutOutcome {
+    /// The content is staged.
+    Put,
+    /// The source gave other content than the hash and size say: it changed since it was hashed.
+    Changed,
+    /// The source could not be read.
+    Unreadable(io::Error),
+}
+
+/// What [`Staging::publish`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Published {
+    /// How many blobs were added; not those that another process had added meanwhile.
+    pub(crate) count: u64,
+    /// The bytes of the files that were added.
+    pub(crate) stored_bytes: u64,
+    /// The length of each staged blob's file as it is now in the store, sorted by hash.
+    pub(crate) sizes: Vec<(BlobHash, u64)>,
+}
+
+impl<'a> Staging<'a> {
+    pub(super) fn new(blobs: &'a Blobs, operation: OperationId) -> Result<Self> {
+        let sync_on = blobs.dir.open_dir(&RelPath::root())?;
+        Ok(Self { blobs, operation, sync_on, state: Mutex::default() })
+    }
+
+    /// Stages `content`, whose hash is `hash`. May be called from many threads, also twice for one
+    /// hash.
+    ///
+    /// # Errors
+    /// [`Error::BlobDamaged`] where `hash` is not that of `content`; [`Error::Io`].
+    pub(crate) fn put(&self, hash: BlobHash, content: &[u8]) -> Result<()> {
+        if self.is_staged(hash) {
+            return Ok(());
+        }
+        // The last moment at which a mistake of the caller's is not yet a wrong blob.
+        if BlobHash::of(content) != hash {
+            let reason = "the content to be stored has another hash".to_owned();
+            return Err(Error::BlobDamaged { hash, reason });
+        }
+        let mut temp = self.create_temp(content.len() as u64)?;
+        let path = temp.dir.path_of(temp.name.as_bytes());
+        let written = frame::compress(content, |frame| {
+            write_whole(&mut temp.file, frame, &path).map(|()| frame.len() as u64)
+        });
+        let stored_size = written.at("compress", &path)??;
+        self.keep(hash, temp, stored_size);
+        Ok(())
+    }
+
+    /// Stages `size` bytes from `source`, which should have the hash `hash`, in pieces.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the store; what is wrong with the source is an outcome.
+    pub(crate) fn put_from(
+        &self,
+        hash: BlobHash,
+        size: u64,
+        source: &mut dyn Read,
+    ) -> Result<PutOutcome> {
+        if self.is_staged(hash) {
+            return Ok(PutOutcome::Put);
+        }
+        let mut temp = self.create_temp(size)?;
+        let path = temp.dir.path_of(temp.name.as_bytes());
+        match compress_from(&mut temp.file, &path, hash, size, source)? {
+            Compressed::Done { stored_size } => {
+                check_size(&temp.file, stored_size, &path)?;
+                self.keep(hash, temp, stored_size);
+                Ok(PutOutcome::Put)
+            }
+            Compressed::Changed => Ok(PutOutcome::Changed),
+            Compressed::Unreadable(error) => Ok(PutOutcome::Unreadable(error)),
+        }
+    }
+
+    /// Says that the caller is going to name a blob that it found in the store and did not put.
+    ///
+    /// Another process may have published it a moment ago and not yet made its name durable; a
+    /// checkpoint that names it would then outlive it in a power cut. [`Staging::publish`] makes the
+    /// names of these blobs durable too. (Their content is: no blob is published before that.)
+    pub(crate) fn reuse(&self, hash: BlobHash) {
+        self.state().reused.insert(shard_of(hash));
+    }
+
+    /// Gives every staged blob its name in the store.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. If the content cannot be made durable nothing is published. If a later step
+    /// fails some blobs may be: whole, checked, and named by nobody. [`Error::BlobDamaged`] where a
+    /// directory is in a blob's place, which only a person can decide about.
+    ///
+    /// # Durability
+    /// Barrier 1: the content of all temporaries. Then the renames. Barrier 2: the names. When this
+    /// returns, all staged blobs survive a power cut.
+    ///
+    /// # Concurrency
+    /// A name that was taken meanwhile is never trusted: the other's blob is read and compared, kept
+    /// if it is good and replaced if it is not.
+    pub(crate) fn publish(self) -> Result<Published> {
+        let mut published = Published::default();
+        let (tmp, mut hashes) = {
+            let state = self.state();
+            (state.dir.clone(), state.temps.keys().copied().collect::<Vec<_>>())
+        };
+        let mut touched = mem::take(&mut self.state().reused);
+        if let Some(tmp) = tmp {
+            self.sync_temps(&tmp)?;
+            hashes.sort_unstable();
+            for of_one_shard in hashes.chunk_by(|left, right| shard_of(*left) == shard_of(*right)) {
+                let shard = shard_of(of_one_shard[0]);
+                let shard_dir = self.blobs.open_shard(shard)?;
+                touched.insert(shard);
+                for &hash in of_one_shard {
+                    self.place(&tmp, &shard_dir, hash, &mut published)?;
+                }
+            }
+        }
+        let names: Vec<[u8; 2]> = touched.into_iter().map(shard_name).collect();
+        let items: Vec<_> = names.iter().map(|name| ToSync::Named(&self.blobs.dir, name)).collect();
+        sync_all(&self.sync_on, &items)?;
+        Ok(published)
+    }
+
+    fn sync_temps(&self, tmp: &Dir) -> Result<()> {
+        let state = self.state();
+        let items: Vec<_> = state
+            .temps
+            .values()
+            .map(|temp| match &temp.file {
+                Some(file) => ToSync::Open(file, tmp, temp.name.as_bytes()),
+                None => ToSync::Named(tmp, temp.name.as_bytes()),
+            })
+            .collect();
+        sync_all(&self.sync_on, &items)
+    }
+
+    /// Moves one durable temporary to its place. It leaves the list only when it has left `tmp`.
+    fn place(
+        &self,
+        tmp: &Dir,
+        shard: &Dir,
+        hash: BlobHash,
+        published: &mut Published,
+    ) -> Result<()> {
+        let mut state = self.state();
+        let Some(temp) = state.temps.get(&hash) else { return Ok(()) };
+        let (name, place) = (temp.name.as_bytes(), hash.to_string());
+        let mut added = true;
+        let mut stored_size = temp.stored_size;
+        if tmp.rename_no_replace(name, shard, place.as_bytes())? == Placed::Taken {
+            // One that cannot be read is replaced like one that is wrong: ours is neither.
+            if let Ok(Presence::Present { stored_size: theirs }) =
+                self.blobs.check(hash, Some(temp.size))
+            {
+                tmp.unlink(name)?;
+                added = false;
+                stored_size = theirs;
+            } else {
+                replace(tmp, name, shard, &place, hash)?;
+            }
+        }
+        state.temps.remove(&hash);
+        published.sizes.push((hash, stored_size));
+        if added {
+            published.count += 1;
+            published.stored_bytes += stored_size;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What a panicking thread left is a list of whole temporaries all the same.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_staged(&self, hash: BlobHash) -> bool {
+        self.state().temps.contains_key(&hash)
+    }
+
+    /// Two threads may have written the same content at the same time: the second one's is dropped.
+    fn keep(&self, hash: BlobHash, mut temp: NewTemp, stored_size: u64) {
+        let mut state = self.state();
+        if state.temps.contains_key(&hash) {
+            return;
+        }
+        if state.temps.len() == limits::SYNC_EACH_MAX {
+            for temp in state.temps.values_mut() {
+                temp.file = None;
+            }
+        }
+        let few = state.temps.len() < limits::SYNC_EACH_MAX;
+        let file = few.then(|| temp.file.try_clone().ok()).flatten();
+        let name = mem::take(&mut temp.name);
+        state.temps.insert(hash, Temp { name, size: temp.size, stored_size, file });
+    }
+
+    fn create_temp(&self, size: u64) -> Result<NewTemp> {
+        loop {
+            let dir = self.dir()?;
+            let name = NEXT_TEMP.fetch_add(1, Ordering::Relaxed).to_string();
+            match dir.create_file(name.as_bytes()) {
+                Ok(file) => return Ok(NewTemp { dir, name, size, file }),
+                Err(error) if is_errno(&error, Errno::EXIST) => {}
+                // Another staging of this operation has ended and found the directory empty.
+                Err(error) if is_errno(&error, Errno::NOENT) => self.forget_dir(&dir),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn dir(&self) -> Result<Arc<Dir>> {
+        let mut state = self.state();
+        if let Some(dir) = &state.dir {
+            return Ok(Arc::clone(dir));
+        }
+        let name = self.operation.to_string();
+        let tmp = &self.blobs.tmp;
+        let dir = loop {
+            match tmp.make_dir(name.as_bytes(), Mode::from_st_mode(0o700)) {
+                Err(error) if !is_errno(&error, Errno::EXIST) => return Err(error),
+                _ => {}
+            }
+            match tmp.open_child(name.as_bytes()) {
+                Err(error) if is_errno(&error, Errno::NOENT) => {}
+                other => break Arc::new(other?),
+            }
+        };
+        state.dir = Some(Arc::clone(&dir));
+        Ok(dir)
+    }
+
+    fn forget_dir(&self, gone: &Arc<Dir>) {
+        let mut state = self.state();
+        if state.dir.as_ref().is_some_and(|dir| Arc::ptr_eq(dir, gone)) {
+            state.dir = None;
+        }
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(dir) = state.dir.take() else { return };
+        // What cannot be removed now is in the operation's directory, and goes with it when the
+        // operation is reaped.
+        for temp in mem::take(&mut state.temps).into_values() {
+            drop(dir.try_unlink(temp.name.as_bytes()));
+        }
+        drop(self.blobs.tmp.remove_dir(self.operation.to_string().as_bytes()));
+    }
+}
+
+/// A temporary that is being written; removed when dropped, unless its name was taken from it.
+struct NewTemp {
+    dir: Arc<Dir>,
+    name: String,
+    size: u64,
+    file: File,
+}
+
+impl Drop for NewTemp {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            drop(self.dir.try_unlink(self.name.as_bytes()));
+        }
+    }
+}
+
+/// Puts a checked temporary in the place of something that is not the blob.
+fn replace(tmp: &Dir, name: &[u8], shard: &Dir, place: &str, hash: BlobHash) -> Result<()> {
+    let renamed = tmp.rename_to(name, shard, place.as_bytes());
+    if let Err(error) = &renamed
+        && [Errno::ISDIR, Errno::NOTEMPTY, Errno::EXIST].into_iter().any(|no| is_errno(error, no))
+    {
+        let reason = "a directory is in its place".to_owned();
+        return Err(Error::BlobDamaged { hash, reason });
+    }
+    renamed
+}
+
+enum Compressed {
+    Done { stored_size: u64 },
+    Changed,
+    Unreadable(io::Error),
+}
+
+fn compress_from(
+    file: &mut dyn Write,
+    path: &Path,
+    hash: BlobHash,
+    size: u64,
+    source: &mut dyn Read,
+) -> Result<Compressed> {
+    let mut encoder = frame::Encoder::begin(size).at("compress", path)?;
+    let mut hasher = BlobHasher::default();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut left = size;
+    loop {
+        let filled = match source.read(&mut piece) {
+            Ok(0) => break,
+            Ok(filled) => filled,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Ok(Compressed::Unreadable(error)),
+        };
+        match left.checked_sub(filled as u64) {
+            Some(rest) => left = rest,
+            None => return Ok(Compressed::Changed),
+        }
+        hasher.update(&piece[..filled]);
+        encoder.push(&piece[..filled], file).at("write", path)?;
+    }
+    if left > 0 || hasher.finish() != hash {
+        return Ok(Compressed::Changed);
+    }
+    let stored_size = encoder.finish(file).at("write", path)?;
+    Ok(Compressed::Done { stored_size })
+}
