@@ -378,3 +378,42 @@ fn compress_from(
     let stored_size = encoder.finish(file).at("write", path)?;
     Ok(Compressed::Done { stored_size })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_published_if_the_content_cannot_be_made_durable() {
+        let place = tempfile::tempdir().unwrap();
+        let blobs = Blobs::create(place.path()).unwrap();
+        let staging = blobs.stage(OperationId::random()).unwrap();
+        let contents = [b"one", b"two", b"six"];
+        for content in contents {
+            staging.put(BlobHash::of(content), content).unwrap();
+        }
+        // A file whose sync the kernel refuses, in the place of one of the three.
+        let refusing = File::open("/proc/self/status").unwrap();
+        assert!(refusing.sync_all().is_err());
+        staging.state().temps.values_mut().next().unwrap().file = Some(refusing);
+        assert!(matches!(staging.publish().unwrap_err(), Error::Io { verb: "sync", .. }));
+        for content in contents {
+            assert_eq!(blobs.look(BlobHash::of(content), 3, None).unwrap(), Presence::Absent);
+        }
+        assert_eq!(blobs.tmp.names().unwrap(), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn files_stay_open_only_while_they_are_synced_one_by_one() {
+        let place = tempfile::tempdir().unwrap();
+        let blobs = Blobs::create(place.path()).unwrap();
+        let staging = blobs.stage(OperationId::random()).unwrap();
+        let open = || staging.state().temps.values().filter(|temp| temp.file.is_some()).count();
+        for number in 1..=limits::SYNC_EACH_MAX + 1 {
+            let content = number.to_string().into_bytes();
+            staging.put(BlobHash::of(&content), &content).unwrap();
+            assert_eq!(open(), if number <= limits::SYNC_EACH_MAX { number } else { 0 });
+        }
+        assert_eq!(staging.publish().unwrap().count, limits::SYNC_EACH_MAX as u64 + 1);
+    }
+}
