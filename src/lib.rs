@@ -2,14 +2,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod blobs;
+pub mod checkpoint;
 pub mod clock;
 mod disk;
 mod error;
 pub mod hash;
 pub mod id;
+mod index;
 pub mod limits;
 pub mod manifest;
 pub mod monitor;
+pub mod operation;
 pub mod path;
 pub mod settings;
 

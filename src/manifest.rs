@@ -19,6 +19,7 @@ pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
 pub(crate) use text::{from_fields, to_fields};
 pub use tree::{Difference, PageSource, differences, read_entries, validate};
+pub(crate) use tree::{load, root_page};
 
 use crate::clock::Timestamp;
 use crate::hash::{BlobHash, Digest};

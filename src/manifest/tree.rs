@@ -49,7 +49,7 @@ pub(crate) fn load(source: &dyn PageSource, reference: &PageRef, level: u8) -> R
 
 /// The reference to a tree's root. The first path is that of the list; for the root alone it is not
 /// known from outside, so it is taken from the page itself.
-fn root_page(source: &dyn PageSource, tree: &Tree) -> Result<Page> {
+pub(crate) fn root_page(source: &dyn PageSource, tree: &Tree) -> Result<Page> {
     let invalid = |reason: String| Error::PageInvalid { hash: tree.root, reason };
     if tree.root_size > limits::PAGE_BYTES_MAX {
         return Err(invalid(format!("it is {} bytes long", tree.root_size)));

@@ -1,0 +1,290 @@
+//! The tables `pages`, `page_links` and `entries`: what pages say, held while something names them.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::params;
+
+use super::blobs::References;
+use super::transaction::{ReadTx, Statement, WriteTx};
+use super::values::Amount;
+use crate::error::Result;
+use crate::hash::BlobHash;
+use crate::manifest::{Entry, EntryKind, Listed, Page, PageRef, PageSource, Tree};
+use crate::manifest::{load, root_page};
+
+/// What lies below a page.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    /// Files and symlinks whose content is held.
+    files: u64,
+    /// The bytes of the files.
+    bytes: u64,
+}
+
+impl std::ops::AddAssign for Held {
+    fn add_assign(&mut self, other: Self) {
+        self.files = self.files.saturating_add(other.files);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+impl ReadTx<'_> {
+    /// All pages of the tree at `root`, itself included; none where it has no row.
+    pub(crate) fn pages_of(&self, root: BlobHash) -> Result<HashSet<BlobHash>> {
+        let pages = self.rows(
+            "WITH RECURSIVE tree (page) AS (
+                 SELECT p.blob FROM pages p JOIN blobs b ON b.id = p.blob WHERE b.hash = ?1
+                 UNION SELECT l.child FROM tree JOIN page_links l ON l.page = tree.page)
+             SELECT b.hash FROM tree CROSS JOIN blobs b ON b.id = tree.page",
+            [root],
+            |row| row.get(0),
+        )?;
+        Ok(pages.into_iter().collect())
+    }
+}
+
+/// Writes the rows of trees that a new checkpoint names.
+pub(super) struct TreeWriter<'t> {
+    source: &'t dyn PageSource,
+    references: References<'t>,
+    find_page: Statement<'t>,
+    insert_page: Statement<'t>,
+    insert_link: Statement<'t>,
+    insert_entry: Statement<'t>,
+}
+
+impl<'t> TreeWriter<'t> {
+    pub(super) fn new(
+        tx: &'t WriteTx<'_>,
+        source: &'t dyn PageSource,
+        stored: &'t HashMap<BlobHash, u64>,
+    ) -> Result<Self> {
+        Ok(Self {
+            source,
+            references: References::new(tx, stored)?,
+            find_page: tx.prepare(
+                "SELECT p.blob, p.files, p.bytes
+                 FROM blobs b CROSS JOIN pages p ON p.blob = b.id WHERE b.hash = ?1",
+            )?,
+            insert_page: tx
+                .prepare("INSERT INTO pages (blob, level, files, bytes) VALUES (?1, ?2, ?3, ?4)")?,
+            insert_link: tx
+                .prepare("INSERT INTO page_links (page, position, child) VALUES (?1, ?2, ?3)")?,
+            insert_entry: tx.prepare(
+                "INSERT INTO entries (page, path, kind, mode, size, mtime_ns, blob, target, reason,
+                     rest, listed, unstable)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?,
+        })
+    }
+
+    /// Counts one more reference to the tree's root, whose row the caller writes, and writes the rows
+    /// of those of its pages that have none: those that nothing named so far. Gives the root's id.
+    ///
+    /// # Errors
+    /// What the source gives for a page that is read.
+    pub(super) fn add_tree(&mut self, tree: &Tree) -> Result<i64> {
+        let (root, _) = match self.known(tree.root)? {
+            Some(known) => known,
+            None => {
+                let page = root_page(self.source, tree)?;
+                self.write(tree.root, tree.root_size, &page)?
+            }
+        };
+        self.references.add(tree.root, Some(tree.root_size), 1)?;
+        Ok(root)
+    }
+
+    fn known(&mut self, hash: BlobHash) -> Result<Option<(i64, Held)>> {
+        self.find_page.row([hash], |row| {
+            let (Amount(files), Amount(bytes)) = (row.get(1)?, row.get(2)?);
+            Ok((row.get(0)?, Held { files, bytes }))
+        })
+    }
+
+    /// Writes a page's row and all that it names. The page's own count is left to what names it.
+    fn write(&mut self, hash: BlobHash, size: u64, page: &Page) -> Result<(i64, Held)> {
+        match page {
+            Page::Leaf(entries) => {
+                let id = self.references.add(hash, Some(size), 0)?;
+                let held = held_in(entries);
+                self.write_row(id, 0, held)?;
+                self.write_entries(id, entries)?;
+                Ok((id, held))
+            }
+            Page::Node { level, pages } => self.write_node(hash, size, *level, pages),
+        }
+    }
+
+    fn write_node(
+        &mut self,
+        hash: BlobHash,
+        size: u64,
+        level: u8,
+        pages: &[PageRef],
+    ) -> Result<(i64, Held)> {
+        // The pages below come first: a link may only name a page that has a row.
+        let mut held = Held::default();
+        let mut children = Vec::with_capacity(pages.len());
+        for reference in pages {
+            let (child, held_below) = match self.known(reference.hash)? {
+                Some(known) => known,
+                None => {
+                    let below = load(self.source, reference, level.saturating_sub(1))?;
+                    self.write(reference.hash, reference.size, &below)?
+                }
+            };
+            self.references.add(reference.hash, Some(reference.size), 1)?;
+            held += held_below;
+            children.push(child);
+        }
+        let id = self.references.add(hash, Some(size), 0)?;
+        self.write_row(id, level, held)?;
+        for (position, child) in (0i64..).zip(children) {
+            self.insert_link.execute(params![id, position, child])?;
+        }
+        Ok((id, held))
+    }
+
+    fn write_row(&mut self, id: i64, level: u8, held: Held) -> Result<()> {
+        let params = params![id, level, Amount(held.files), Amount(held.bytes)];
+        self.insert_page.execute(params)?;
+        Ok(())
+    }
+
+    fn write_entries(&mut self, page: i64, entries: &[Entry]) -> Result<()> {
+        let mut counted: HashMap<BlobHash, (u64, u64)> = HashMap::with_capacity(entries.len());
+        for (hash, size) in entries.iter().filter_map(Entry::blob) {
+            counted.entry(hash).or_insert((size, 0)).1 += 1;
+        }
+        for entry in entries {
+            let blob = match entry.blob() {
+                None => None,
+                // The first of several entries with this content counts for all of them.
+                Some((hash, _)) => Some(match counted.remove(&hash) {
+                    Some((size, count)) => self.references.add(hash, Some(size), count)?,
+                    None => self.references.add(hash, None, 0)?,
+                }),
+            };
+            self.write_entry(page, entry, blob)?;
+        }
+        Ok(())
+    }
+
+    fn write_entry(&mut self, page: i64, entry: &Entry, blob: Option<i64>) -> Result<()> {
+        let (path, mode) = (entry.path.as_bytes(), entry.mode.bits());
+        let none = rusqlite::types::Null;
+        let insert = &mut self.insert_entry;
+        match &entry.kind {
+            EntryKind::File { size, mtime_ns, unstable, .. } => insert.execute(params![
+                page,
+                path,
+                0,
+                mode,
+                Amount(*size),
+                mtime_ns,
+                blob,
+                none,
+                none,
+                none,
+                none,
+                unstable.then_some(1),
+            ]),
+            EntryKind::Symlink { target } => insert.execute(params![
+                page, path, 1, mode, none, none, none, target, none, none, none, none
+            ]),
+            EntryKind::Dir { listed } => insert.execute(params![
+                page,
+                path,
+                2,
+                mode,
+                none,
+                none,
+                none,
+                none,
+                none,
+                none,
+                *listed == Listed::Whole,
+                none,
+            ]),
+            EntryKind::Omitted { reason, rest } => insert.execute(params![
+                page,
+                path,
+                3,
+                mode,
+                none,
+                none,
+                none,
+                none,
+                reason.as_str(),
+                (*rest > 0).then_some(Amount(*rest)),
+                none,
+                none,
+            ]),
+            EntryKind::Absent => insert.execute(params![
+                page, path, 4, mode, none, none, none, none, none, none, none, none
+            ]),
+        }?;
+        Ok(())
+    }
+}
+
+fn held_in(entries: &[Entry]) -> Held {
+    let mut held = Held::default();
+    for entry in entries {
+        match entry.kind {
+            EntryKind::File { size, .. } => held += Held { files: 1, bytes: size },
+            EntryKind::Symlink { .. } => held += Held { files: 1, bytes: 0 },
+            _ => {}
+        }
+    }
+    held
+}
+
+impl WriteTx<'_> {
+    /// Takes back one reference to each of `pages`, whose rows the caller has deleted, and deletes the
+    /// rows of those that nothing names any more, with all that only they named.
+    pub(super) fn release_pages(&self, mut pages: Vec<i64>) -> Result<()> {
+        // A page is named by links and by checkpoints. The few roots are read once; there is no index
+        // for them, which every capture would have to write.
+        let roots: HashSet<i64> = self
+            .rows(
+                "SELECT root_blob FROM checkpoints
+                 UNION SELECT after_root_blob FROM checkpoints WHERE after_root_blob IS NOT NULL",
+                [],
+                |row| row.get(0),
+            )?
+            .into_iter()
+            .collect();
+        while let Some(page) = pages.pop() {
+            self.release_blob(page, 1)?;
+            let named = roots.contains(&page)
+                || self.exists("SELECT 1 FROM page_links WHERE child = ?1", [page])?;
+            // Two references to a page may be released at once: its rows may be gone already.
+            if !named && self.exists("SELECT 1 FROM pages WHERE blob = ?1", [page])? {
+                self.release_contents(page)?;
+                let links = "SELECT child FROM page_links WHERE page = ?1";
+                pages.extend(self.rows(links, [page], |row| row.get::<_, i64>(0))?);
+                self.execute("DELETE FROM page_links WHERE page = ?1", [page])?;
+                self.execute("DELETE FROM pages WHERE blob = ?1", [page])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release_contents(&self, page: i64) -> Result<()> {
+        let blobs: Vec<i64> =
+            self.rows("SELECT blob FROM entries WHERE page = ?1 AND kind = 0", [page], |row| {
+                row.get(0)
+            })?;
+        self.execute("DELETE FROM entries WHERE page = ?1", [page])?;
+        let mut counted: HashMap<i64, i64> = HashMap::with_capacity(blobs.len());
+        for blob in blobs {
+            *counted.entry(blob).or_default() += 1;
+        }
+        for (blob, count) in counted {
+            self.release_blob(blob, count)?;
+        }
+        Ok(())
+    }
+}
