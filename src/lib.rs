@@ -6,6 +6,7 @@ pub mod checkpoint;
 pub mod clock;
 mod disk;
 mod error;
+mod git;
 pub mod hash;
 pub mod id;
 mod index;

@@ -98,6 +98,15 @@ pub const SQLITE_READER_WAIT: Duration = Duration::from_secs(5);
 /// How long a run of git may take before it is killed.
 pub const GIT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How much a run of git may print: the index of a repository of some ten million files.
+pub const GIT_OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// How much of what git says on stderr is kept.
+pub const GIT_COMPLAINT_BYTES_MAX: u64 = 64 * 1024;
+
+/// An ignore file longer than this is not obeyed, and that is told.
+pub const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// How many repositories inside a workspace are asked which paths they track.
 pub const NESTED_REPOSITORIES_MAX: usize = 64;
 

@@ -3,6 +3,7 @@
 //! The library prints nothing. Each operation takes a [`Monitor`] as its last argument; `&()` is the
 //! one that shows nothing and never cancels.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::path::RelPath;
@@ -71,6 +72,13 @@ pub enum Notice {
     },
     /// git could not say what it tracks; the paths known from the last capture were used.
     TrackedStale {
+        /// Why.
+        reason: String,
+    },
+    /// An ignore file was not obeyed; what it leaves out is captured.
+    IgnoreFileSkipped {
+        /// Where it is.
+        path: PathBuf,
         /// Why.
         reason: String,
     },

@@ -1,0 +1,324 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+/// A git of the test's own: no configuration but its own, a fixed identity.
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"])
+        .args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"])
+        .args(arguments)
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env_remove("GIT_DIR")
+        .env_remove("GIT_INDEX_FILE")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn temp() -> (tempfile::TempDir, PathBuf) {
+    let guard = tempfile::tempdir().unwrap();
+    let path = guard.path().canonicalize().unwrap();
+    (guard, path)
+}
+
+/// A repository with `names`, each committed with its own name as content.
+fn repository(top: &Path, names: &[&str]) -> Repository {
+    fs::create_dir_all(top).unwrap();
+    git(top, &["init", "-q"]);
+    for name in names {
+        fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+        fs::write(top.join(name), name).unwrap();
+    }
+    git(top, &["add", "-A", "-f"]);
+    git(top, &["commit", "-q", "--allow-empty", "-m", "base"]);
+    Repository::at(top).unwrap()
+}
+
+fn names(tracked: &[TrackedPath]) -> Vec<String> {
+    tracked.iter().map(|path| path.path.to_string()).collect()
+}
+
+const NEVER: &dyn Fn() -> bool = &|| false;
+
+#[test]
+fn every_variable_that_git_calls_local_is_dropped() {
+    let (_guard, top) = temp();
+    for name in git(&top, &["rev-parse", "--local-env-vars"]).lines() {
+        let dropped =
+            DROPPED.contains(&name) || DROPPED_PREFIXES.iter().any(|start| name.starts_with(start));
+        assert!(dropped, "{name}");
+    }
+}
+
+#[test]
+fn repositories_are_found_as_git_finds_them() {
+    let (_guard, path) = temp();
+    let top = path.join("main");
+    let main = repository(&top, &["a/b/c"]);
+    assert_eq!(repository_of(&top.join("a/b")).unwrap(), main);
+    assert_eq!(repository_of(&path), None);
+
+    git(&top, &["worktree", "add", "-q", "--detach", "../linked"]);
+    let linked = Repository::at(&path.join("linked")).unwrap();
+    assert_eq!(linked.git_dir, top.join(".git/worktrees/linked"));
+    assert_eq!(linked.common_dir.canonicalize().unwrap(), top.join(".git"));
+
+    git(&top, &["submodule", "--quiet", "add", path.join("linked").to_str().unwrap(), "module"]);
+    let module = Repository::at(&top.join("module")).unwrap();
+    assert_eq!(module.git_dir.canonicalize().unwrap(), top.join(".git/modules/module"));
+
+    for (repository, directory) in [(&main, &top), (&linked, &path.join("linked"))] {
+        let said = git(directory, &["rev-parse", "--path-format=absolute", "--git-dir"]);
+        assert_eq!(said.trim_end(), repository.git_dir.to_str().unwrap());
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_repository_is_none() {
+    let (_guard, path) = temp();
+    fs::create_dir_all(path.join("empty/.git")).unwrap();
+    fs::create_dir_all(path.join("file")).unwrap();
+    fs::write(path.join("file/.git"), "gitdir: /nowhere\n").unwrap();
+    fs::create_dir_all(path.join("text")).unwrap();
+    fs::write(path.join("text/.git"), "hello").unwrap();
+    fs::create_dir_all(path.join("pipe")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, path.join("pipe/.git"), 0o600.into()).unwrap();
+    for name in ["empty", "file", "text", "pipe"] {
+        assert_eq!(Repository::at(&path.join(name)), None, "{name}");
+    }
+}
+
+#[test]
+fn tracked_paths_are_relative_to_the_directory_asked_about() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["sub/a", "sub/b/c\nd", "subway", "z"]);
+    fs::write(top.join("sub/untracked"), "").unwrap();
+    assert_eq!(
+        names(&tracked(&repository, &top, NEVER).unwrap()),
+        ["sub/a", "sub/b/c\\nd", "subway", "z"]
+    );
+    assert_eq!(names(&tracked(&repository, &top.join("sub"), NEVER).unwrap()), ["a", "b/c\\nd"]);
+}
+
+#[test]
+fn a_path_in_conflict_is_listed_once_and_a_skipped_one_is_marked() {
+    let lines = b"M a\0M a\0M a\0S b\0H c\xff\0";
+    let paths = parse_tracked(lines, b"").unwrap();
+    assert_eq!(names(&paths), ["a", "b", "c\\xFF"]);
+    assert_eq!(paths.iter().map(|p| p.skip_worktree).collect::<Vec<_>>(), [false, true, false]);
+    assert!(matches!(parse_tracked(b"garbage\0", b""), Err(GitError::Failed { .. })));
+}
+
+#[test]
+fn a_sparse_checkout_marks_what_it_leaves_out() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["in/a", "out/b", "top"]);
+    git(&top, &["sparse-checkout", "set", "--sparse-index", "in"]);
+    let paths = tracked(&repository, &top, NEVER).unwrap();
+    let skipped: Vec<_> = paths.iter().filter(|path| path.skip_worktree).cloned().collect();
+    assert_eq!(names(&skipped), ["out/b"]);
+    assert_eq!(paths.len(), 3);
+}
+
+#[test]
+fn head_is_a_commit_and_a_branch_where_there_are_such() {
+    let (_guard, path) = temp();
+    let unborn = path.join("unborn");
+    fs::create_dir(&unborn).unwrap();
+    git(&unborn, &["init", "-q", "-b", "feature/x"]);
+    let state = head(&Repository::at(&unborn).unwrap(), NEVER).unwrap();
+    assert_eq!(state, GitState { head: None, branch: Some("feature/x".to_owned()) });
+
+    // A file of that name does not confuse it.
+    let born = repository(&path.join("born"), &["HEAD"]);
+    let commit = git(&born.top, &["rev-parse", "HEAD", "--"]).lines().next().unwrap().to_owned();
+    let state = head(&born, NEVER).unwrap();
+    assert_eq!(state.head.as_ref(), Some(&commit));
+    assert_eq!(state.branch.as_deref(), Some("main"));
+
+    git(&born.top, &["checkout", "-q", "--detach"]);
+    let state = head(&born, NEVER).unwrap();
+    assert_eq!(state, GitState { head: Some(commit), branch: None });
+}
+
+#[test]
+fn the_stamp_of_the_index_changes_with_it_and_only_then() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["a"]);
+    let before = index_stamp(&repository).unwrap();
+    tracked(&repository, &top, NEVER).unwrap();
+    head(&repository, NEVER).unwrap();
+    assert_eq!(index_stamp(&repository), Some(before));
+    fs::write(top.join("b"), "").unwrap();
+    git(&top, &["add", "b"]);
+    assert_ne!(index_stamp(&repository), Some(before));
+    fs::remove_file(top.join(".git/index")).unwrap();
+    assert_eq!(index_stamp(&repository), None);
+    assert_eq!(tracked(&repository, &top, NEVER).unwrap(), []);
+}
+
+#[test]
+fn programs_named_in_the_repositorys_configuration_do_not_run() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["a"]);
+    let hook = top.join("hook");
+    let witness = top.join("ran");
+    fs::write(&hook, format!("#!/bin/sh\ntouch '{}'\n", witness.display())).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let hook = hook.to_str().unwrap();
+    for name in ["core.fsmonitor", "core.pager", "core.sshCommand", "pager.ls-files"] {
+        git(&top, &["config", name, hook]);
+    }
+    // The witness is one: a git without our flags runs the monitor.
+    git(&top, &["status"]);
+    assert!(witness.exists());
+    fs::remove_file(&witness).unwrap();
+
+    tracked(&repository, &top, NEVER).unwrap();
+    head(&repository, NEVER).unwrap();
+    assert!(!witness.exists());
+}
+
+#[test]
+fn a_work_tree_named_in_the_configuration_changes_nothing() {
+    let (_guard, path) = temp();
+    let repository = repository(&path.join("r"), &["a", "sub/b"]);
+    git(&repository.top, &["config", "core.worktree", path.to_str().unwrap()]);
+    let sub = repository.top.join("sub");
+    assert_eq!(names(&tracked(&repository, &sub, NEVER).unwrap()), ["b"]);
+}
+
+#[test]
+fn a_repository_of_another_user_is_read() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["a"]);
+    // Only root can give files away; the tests' user may not be root, and then the case is not one.
+    if std::os::unix::fs::chown(&top, Some(4242), None).is_ok() {
+        std::os::unix::fs::chown(top.join(".git"), Some(4242), None).unwrap();
+    }
+    assert_eq!(names(&tracked(&repository, &top, NEVER).unwrap()), ["a"]);
+}
+
+/// The part that runs in a child of its own, with an environment that would mislead git.
+#[test]
+fn hostile_variables_change_nothing() {
+    const MARK: &str = "TURNPOINT_TEST_HOSTILE_TOP";
+    if let Some(top) = std::env::var_os(MARK) {
+        let top = PathBuf::from(top);
+        let repository = Repository::at(&top).unwrap();
+        assert_eq!(names(&tracked(&repository, &top, NEVER).unwrap()), ["mine"]);
+        assert_eq!(head(&repository, NEVER).unwrap().branch.as_deref(), Some("main"));
+        return;
+    }
+    let (_guard, path) = temp();
+    let mine = repository(&path.join("mine"), &["mine"]);
+    let other = repository(&path.join("other"), &["other"]);
+    git(&other.top, &["checkout", "-q", "-b", "elsewhere"]);
+    let trace = path.join("trace");
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::tests::hostile_variables_change_nothing", "--nocapture"])
+        .env(MARK, &mine.top)
+        .env("GIT_DIR", &other.git_dir)
+        .env("GIT_COMMON_DIR", &other.git_dir)
+        .env("GIT_WORK_TREE", &other.top)
+        .env("GIT_INDEX_FILE", other.git_dir.join("index"))
+        .env("GIT_PREFIX", "sub/")
+        .env("GIT_NAMESPACE", "elsewhere")
+        .env("GIT_CEILING_DIRECTORIES", &path)
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .env("GIT_TRACE", &trace)
+        .env("GIT_CONFIG_COUNT", "1")
+        .env("GIT_CONFIG_KEY_0", "core.worktree")
+        .env("GIT_CONFIG_VALUE_0", &other.top)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{child:?}");
+    assert!(!trace.exists());
+}
+
+/// The part that runs in a child of its own, with a PATH that has no git.
+#[test]
+fn a_machine_without_git_is_an_answer() {
+    const MARK: &str = "TURNPOINT_TEST_NO_GIT_TOP";
+    if let Some(top) = std::env::var_os(MARK) {
+        let top = PathBuf::from(top);
+        let repository = Repository::at(&top).unwrap();
+        assert_eq!(tracked(&repository, &top, NEVER), Err(GitError::NotInstalled));
+        assert_eq!(head(&repository, NEVER), Err(GitError::NotInstalled));
+        return;
+    }
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["a"]);
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::tests::a_machine_without_git_is_an_answer", "--nocapture"])
+        .env(MARK, &repository.top)
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{child:?}");
+}
+
+#[test]
+fn a_repository_that_git_refuses_is_an_answer() {
+    let (_guard, top) = temp();
+    let repository = repository(&top, &["a"]);
+    fs::write(repository.git_dir.join("index"), "not an index").unwrap();
+    let Err(GitError::Failed { reason }) = tracked(&repository, &top, NEVER) else {
+        panic!("git read a broken index");
+    };
+    assert!(!reason.is_empty());
+    fs::remove_dir_all(&top).unwrap();
+    assert!(matches!(tracked(&repository, &top, NEVER), Err(GitError::Failed { .. })));
+}
+
+/// A child that would run for ever, with what it writes beforehand.
+fn endless(before: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("{before}; exec sleep 1000"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn is_running(id: &str) -> bool {
+    fs::read_to_string(format!("/proc/{id}/stat")).is_ok()
+}
+
+#[test]
+fn a_child_beyond_its_deadline_is_killed_and_reaped() {
+    let (_guard, path) = temp();
+    let id_file = path.join("id");
+    let command = endless(&format!("echo $$ > '{}'", id_file.display()));
+    let ended = finish(command, &path, Duration::from_millis(300), NEVER);
+    assert_eq!(ended.unwrap_err(), GitError::TimedOut);
+    let id = fs::read_to_string(&id_file).unwrap();
+    assert!(!is_running(id.trim()), "{id} is still there, as a process or a zombie");
+
+    // The output has ended and the child has not.
+    let command = endless(&format!("echo $$ > '{}'; exec >&- 2>&-", id_file.display()));
+    let ended = finish(command, &path, Duration::from_millis(300), NEVER);
+    assert_eq!(ended.unwrap_err(), GitError::TimedOut);
+    assert!(!is_running(fs::read_to_string(&id_file).unwrap().trim()));
+}
+
+#[test]
+fn a_cancelled_child_is_killed_and_reaped() {
+    let (_guard, path) = temp();
+    let id_file = path.join("id");
+    let command = endless(&format!("echo $$ > '{}'", id_file.display()));
+    let ended = finish(command, &path, Duration::from_secs(60), &|| id_file.exists());
+    assert_eq!(ended.unwrap_err(), GitError::Cancelled);
+    // It may have been killed before it had written all of its number.
+    let id = fs::read_to_string(&id_file).unwrap();
+    assert!(id.trim().is_empty() || !is_running(id.trim()));
+}
