@@ -1,0 +1,9 @@
+//! Tests of the library, one binary.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../support/all.rs"]
+mod support;
+
+mod hashing;
+mod scaffolding;
+mod tidy;
