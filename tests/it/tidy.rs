@@ -11,7 +11,7 @@ use std::process::Command;
 /// [`SAME_FLOOR`] allows.
 const FLOORS: &[(&str, &[&str])] = &[
     ("vocabulary", &["clock", "error", "hash", "id", "limits", "monitor", "path"]),
-    ("model", &["checkpoint", "manifest", "plan", "settings"]),
+    ("model", &["checkpoint", "manifest", "operation", "plan", "settings"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
     ("operations", &["capture", "restore", "retention", "verify"]),
     ("facade", &["store"]),
@@ -56,18 +56,18 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("rustix", &["blobs", "disk", "walk"], "system calls are the edges'"),
     (
         "serde",
-        &["cli", "disk", "index", "manifest", "restore", "settings", "store"],
+        &["checkpoint", "cli", "disk", "git", "index", "manifest", "restore", "settings", "store"],
         "file formats and JSON output",
     ),
     (
         "serde_json",
-        &["cli", "disk", "index", "manifest", "restore", "settings", "store"],
+        &["checkpoint", "cli", "disk", "git", "index", "manifest", "restore", "settings", "store"],
         "file formats and JSON output",
     ),
     ("signal_hook", &["cli", "main"], "signals belong to the process"),
     ("tempfile", &["blobs", "disk", "walk"], "temporary names are the edges'"),
     ("thiserror", &["*"], "error types"),
-    ("uuid", &["id"], "one place mints ids"),
+    ("uuid", &["disk", "id"], "one place mints ids; the machine's boot id is one too"),
     ("xxhash_rust", &["hash"], "one place decides where a fast hash will do"),
     ("zstd", &["blobs"], "one place decides how content is stored"),
     (
@@ -76,7 +76,11 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
         "the library is told; tests shift the clock; git needs its surroundings set",
     ),
     ("std::fs", &["blobs", "disk", "walk"], "I/O is the edges'"),
-    ("std::process", &["cli", "git", "main"], "one way to run git; the program's exit code"),
+    (
+        "std::process",
+        &["cli", "disk", "git", "main"],
+        "one way to run git; exit codes; the process id in a temporary name",
+    ),
     ("SystemTime::now", &["clock"], "one clock"),
     (
         "Instant::now",
@@ -192,7 +196,7 @@ fn files_lie_where_they_belong() {
     }
     for source in sources("src") {
         let lines = source.text.lines().count();
-        if lines > SOURCE_LINES_MAX {
+        if lines > SOURCE_LINES_MAX && !source.path.ends_with("tests.rs") {
             problems.push(format!("{}: {lines} lines", source.path.display()));
         }
     }
