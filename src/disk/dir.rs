@@ -139,7 +139,7 @@ impl Dir {
     /// Opens a directory strictly beneath this one: a symlink anywhere on the way is an error, as is
     /// leaving this directory by any other means. The root is this directory, opened anew.
     pub(crate) fn open_dir(&self, path: &RelPath) -> Result<Self> {
-        let full = self.path.join(path.as_os());
+        let full = self.path_beneath(path);
         let fd = self.open_beneath(path, DIRECTORY).at("open", &full)?;
         Ok(Self { fd, path: full })
     }
@@ -147,7 +147,7 @@ impl Dir {
     /// As [`Dir::open_dir`]; `None` where there is no such directory: a component is missing, or is
     /// something else, a symlink for example.
     pub(crate) fn try_open_dir(&self, path: &RelPath) -> Result<Option<Self>> {
-        let full = self.path.join(path.as_os());
+        let full = self.path_beneath(path);
         match self.open_beneath(path, DIRECTORY) {
             Ok(fd) => Ok(Some(Self { fd, path: full })),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
@@ -194,6 +194,10 @@ impl Dir {
         self.path.join(OsStr::from_bytes(name))
     }
 
+    fn path_beneath(&self, path: &RelPath) -> PathBuf {
+        if path.is_root() { self.path.clone() } else { self.path.join(path.as_os()) }
+    }
+
     /// What `name` is; `None` where there is none.
     pub(crate) fn stat(&self, name: &[u8]) -> Result<Option<FileStat>> {
         let stat = component(name).and_then(|name| {
@@ -232,10 +236,14 @@ impl Dir {
     /// All names in this directory but `.` and `..`, in no order. A listing that fails halfway is an
     /// error, never a short list.
     pub(crate) fn names(&self) -> Result<Vec<Vec<u8>>> {
+        // A listing that was interrupted cannot be taken up again, so it begins anew.
+        retry_on_intr(|| self.try_names()).at("list", &self.path)
+    }
+
+    fn try_names(&self) -> rustix::io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
-        let listing = rustix::fs::Dir::read_from(&self.fd).at("list", &self.path)?;
-        for entry in listing {
-            let entry = entry.at("list", &self.path)?;
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push(name.to_vec());
@@ -265,7 +273,7 @@ impl Dir {
     /// [`Dir::open_dir`].
     pub(crate) fn open_file_beneath(&self, path: &RelPath) -> Result<File> {
         let fd = self.open_beneath(path, READ);
-        Ok(fd.at("open", self.path.join(path.as_os()))?.into())
+        Ok(fd.at("open", self.path_beneath(path))?.into())
     }
 
     /// Makes the file `name`, which must not exist, with mode 0600 whatever the umask, for reading and

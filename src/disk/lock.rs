@@ -5,6 +5,7 @@
 //! never removed.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,14 +98,17 @@ pub(crate) fn try_lock(path: &Path, kind: LockKind) -> Result<Option<Lock>> {
 
 /// Locks an open file if nobody else holds it; `path` is for the error only.
 pub(super) fn try_flock(file: &File, kind: LockKind, path: &Path) -> Result<bool> {
-    let locked = match kind {
-        LockKind::Shared => file.try_lock_shared(),
-        LockKind::Exclusive => file.try_lock(),
-    };
-    match locked {
-        Ok(()) => Ok(true),
-        Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => Err(error).at("lock", path),
+    loop {
+        let locked = match kind {
+            LockKind::Shared => file.try_lock_shared(),
+            LockKind::Exclusive => file.try_lock(),
+        };
+        match locked {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
+        }
     }
 }
 
