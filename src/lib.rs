@@ -16,6 +16,7 @@ pub mod monitor;
 pub mod operation;
 pub mod path;
 pub mod settings;
+mod walk;
 
 pub use error::{BadFile, Error, ErrorClass, LostContent, Result};
 pub use monitor::{Monitor, Notice, Phase};

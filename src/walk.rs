@@ -1,0 +1,295 @@
+//! What is in a workspace: every path, what it is, and why its content is not held where it is not.
+//!
+//! The walk reads names and stats. It opens directories, ignore files and `format.json`, nothing
+//! else: no file whose content is to be captured, no FIFO, socket or device, no database. Symlinks
+//! are recorded and never followed. What is reported was seen through a directory handle opened
+//! beneath the root, so nothing outside can get in, however the tree changes meanwhile; what changes
+//! while it is looked at may be seen before or after the change.
+//!
+//! `dir` with [`Listed::Whole`] is evidence: every name that was there when the directory was listed
+//! has an observation. In doubt a directory is [`Listed::Partial`].
+//!
+//! jwalk and the crate `ignore` are used here and nowhere else.
+
+mod directory;
+mod graft;
+mod parallel;
+mod pattern;
+mod rules;
+mod tracked;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+
+use crate::disk::{Dir, FileStat};
+use crate::error::{Error, IoContext, Result};
+use crate::git::{self, GitError, Repository};
+use crate::hash::Digest;
+use crate::limits;
+use crate::manifest::{IgnoreFile, Listed, OmitReason, Tracked};
+use crate::monitor::{Monitor, Notice, Phase};
+use crate::path::RelPath;
+use crate::settings::ScopeSettings;
+use crate::walk::directory::{Policy, Tree};
+use crate::walk::rules::RuleFiles;
+use crate::walk::tracked::{Answer, Job};
+
+pub(crate) use graft::Forced;
+pub(crate) use tracked::TrackedCache;
+
+/// A file or directory by what it is, not by what it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InodeId {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+/// What a walk is told besides the settings.
+#[derive(Debug, Clone)]
+pub(crate) struct WalkOptions {
+    /// Directories that are never entered: the sessions home and the store.
+    pub(crate) stores: Vec<InodeId>,
+    /// What the last walk of this workspace returned.
+    pub(crate) tracked: TrackedCache,
+    /// How many threads look at directories.
+    pub(crate) threads: usize,
+}
+
+impl Default for WalkOptions {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            stores: Vec::new(),
+            tracked: TrackedCache::default(),
+            threads: cores.min(limits::THREADS_MAX),
+        }
+    }
+}
+
+/// One path that the walk saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) path: RelPath,
+    /// What the file system said; all zero where it would not say or nothing is there, which only an
+    /// omitted name can be.
+    pub(crate) stat: FileStat,
+    pub(crate) what: What,
+}
+
+/// What a path is to a capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A regular file whose content is to be held.
+    File,
+    /// A symbolic link, with its text.
+    Symlink { target: Box<[u8]> },
+    /// A directory that was entered.
+    Dir { listed: Listed },
+    /// A name whose content is not held; `rest` as in [`crate::manifest::EntryKind::Omitted`].
+    Omitted { reason: OmitReason, rest: u64 },
+}
+
+/// What a walk found.
+#[derive(Debug)]
+pub(crate) struct Walked {
+    /// Every path in order, the root first. Every other path's parent is a `dir` of the list.
+    pub(crate) observations: Vec<Observed>,
+    /// Ignore files that counted and are not in the list.
+    pub(crate) ignore_files: Vec<IgnoreFile>,
+    /// A checksum over path and content of every ignore file that counted.
+    pub(crate) ignore_digest: Digest,
+    /// The repository in whose work tree the workspace lies.
+    pub(crate) repository: Option<Repository>,
+    /// Directories of the workspace that are the top of a repository of their own.
+    pub(crate) nested_repositories: Vec<RelPath>,
+    /// Whether git's knowledge of what it tracks was at hand.
+    pub(crate) tracked: Tracked,
+    /// For the next walk of this workspace.
+    pub(crate) tracked_cache: TrackedCache,
+    /// Directories some of whose names are not accounted for: a listing that broke off, a path
+    /// longer or deeper than the bounds. They are partial, and the checkpoint is not complete.
+    pub(crate) unfinished: Vec<RelPath>,
+    /// Omitted names for which another stands.
+    unlisted: Vec<Observed>,
+    tree: Arc<Tree>,
+}
+
+impl Walked {
+    /// What the walk saw of `path`.
+    pub(crate) fn find(&self, path: &RelPath) -> Option<&Observed> {
+        position(&self.observations, path).ok().map(|index| &self.observations[index])
+    }
+
+    /// Whether `path` was there and today's rules hold it. A restore deletes only such paths: that a
+    /// path was observed as a file, symlink or directory *is* the statement that no rule excludes
+    /// it.
+    pub(crate) fn is_in_scope(&self, path: &RelPath) -> bool {
+        self.find(path).is_some_and(|observed| !matches!(observed.what, What::Omitted { .. }))
+    }
+}
+
+/// Walks the workspace `root`, which is at `root_path`: absolute, without symlinks.
+///
+/// # Errors
+/// [`Error::Cancelled`]; [`Error::Io`] where the root cannot be listed or is no longer at its path
+/// in the end; [`Error::WorkspaceTooWide`] where it is a store. What is wrong below the root is in
+/// the result.
+///
+/// # Concurrency
+/// Blocks; threads of its own do the work, and none of rayon's global pool. May be called from
+/// anywhere, also from a job of another pool. Files may change meanwhile.
+///
+/// Cost: one stat for each name, one open for each directory, and a run of git where the index of a
+/// repository or an ignore file has changed. Memory: about 200 bytes for each path.
+pub(crate) fn walk(
+    root: &Dir,
+    root_path: &Path,
+    settings: &ScopeSettings,
+    options: &WalkOptions,
+    monitor: &dyn Monitor,
+) -> Result<Walked> {
+    monitor.phase(Phase::Walk, None);
+    let repository = git::repository_of(root_path);
+    let (jobs, to_ask) = mpsc::channel();
+    let tree = Arc::new(open(root, root_path, settings, options, repository.as_ref(), jobs)?);
+    if let Some(repository) = &repository {
+        send(&tree, Job::Ask(RelPath::root(), repository.clone()));
+    }
+    let pool = parallel::pool(options.threads)?;
+    let answers = thread::scope(|scope| {
+        let (cache, asked_of) = (&options.tracked, &tree);
+        let asking = scope.spawn(move || tracked::ask(&to_ask, cache, asked_of));
+        let listed = parallel::list(&tree, &pool, monitor).and_then(|()| settle(&tree, monitor));
+        send(&tree, Job::End);
+        let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        listed.map(|()| answers)
+    })?;
+    let now = Dir::open(root_path)?.stat_self()?;
+    if !now.is_same_inode(&tree.root_stat) {
+        let replaced = std::io::Error::other("it was replaced meanwhile");
+        return Err(replaced).at("walk", root_path);
+    }
+    finish(tree, repository, answers, options, monitor)
+}
+
+fn open(
+    root: &Dir,
+    root_path: &Path,
+    settings: &ScopeSettings,
+    options: &WalkOptions,
+    repository: Option<&Repository>,
+    jobs: mpsc::Sender<Job>,
+) -> Result<Tree> {
+    let root = root.open_dir(&RelPath::root())?;
+    let root_stat = root.stat_self()?;
+    let rule_files = RuleFiles::new();
+    let (prefix, root_rules) = rule_files.of_root(root_path, repository);
+    let tree = Tree {
+        root,
+        root_path: root_path.to_owned(),
+        root_stat,
+        settings: settings.clone(),
+        stores: options.stores.clone(),
+        prefix,
+        root_rules,
+        rule_files,
+        jobs,
+        found: Mutex::default(),
+        cancelled: AtomicBool::new(false),
+    };
+    let is_known = options.stores.contains(&InodeId { dev: root_stat.dev, ino: root_stat.ino });
+    if is_known || tree.is_store_at(&RelPath::root()) {
+        return Err(Error::WorkspaceTooWide {
+            path: root_path.to_owned(),
+            what: "a store of checkpoints",
+        });
+    }
+    Ok(tree)
+}
+
+/// The asking thread outlives every sender, so a message is always taken.
+fn send(tree: &Tree, job: Job) {
+    drop(tree.jobs.send(job));
+}
+
+/// Looks by handles at what the parallel listing left.
+fn settle(tree: &Tree, monitor: &dyn Monitor) -> Result<()> {
+    let unsettled = std::mem::take(&mut locked(&tree.found).unsettled);
+    for path in unsettled {
+        tree.cancelled.store(monitor.is_cancelled(), Ordering::Relaxed);
+        tree.descend(&path, Policy::Scope)?;
+    }
+    Ok(())
+}
+
+/// Puts together what the walk found, with what git had to say.
+fn finish(
+    tree: Arc<Tree>,
+    repository: Option<Repository>,
+    answers: Vec<Answer>,
+    options: &WalkOptions,
+    monitor: &dyn Monitor,
+) -> Result<Walked> {
+    let is_cancelled = || monitor.is_cancelled();
+    let (batches, unfinished, nested_repositories) = {
+        let mut found = locked(&tree.found);
+        (
+            std::mem::take(&mut found.batches),
+            std::mem::take(&mut found.unfinished),
+            std::mem::take(&mut found.nested),
+        )
+    };
+    let mut observations = Vec::with_capacity(batches.iter().map(Vec::len).sum());
+    observations.extend(batches.into_iter().flatten());
+    graft::sort(&mut observations);
+
+    let rules = tree.rule_files.report();
+    for (path, reason) in rules.skipped {
+        monitor.notice(&Notice::IgnoreFileSkipped { path, reason });
+    }
+    let in_force = [rules.digest, tree.settings.digest()].map(Digest::to_bytes).concat();
+    let tracked = tracked::evaluate(
+        &tree,
+        &observations,
+        Digest::of(&in_force),
+        answers,
+        &options.tracked,
+        &is_cancelled,
+    );
+    if let Some(failure) = &tracked.failure {
+        if *failure == GitError::Cancelled {
+            return Err(Error::Cancelled);
+        }
+        monitor.notice(&Notice::TrackedStale { reason: failure.to_string() });
+    }
+    graft::add_tracked(&tree, &mut observations, &tracked.excluded)?;
+    graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
+    let unlisted = graft::limit_omitted(&mut observations);
+    Ok(Walked {
+        observations,
+        ignore_files: rules.outside,
+        ignore_digest: rules.digest,
+        repository,
+        nested_repositories,
+        tracked: tracked.state,
+        tracked_cache: tracked.cache,
+        unfinished,
+        unlisted,
+        tree,
+    })
+}
+
+/// Where `path` is in the sorted list, or would be.
+fn position(observations: &[Observed], path: &RelPath) -> Result<usize, usize> {
+    observations.binary_search_by(|observed| observed.path.cmp(path))
+}
+
+/// A panic of another thread is told by that thread; what it was doing is whole or not there.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,189 @@
+//! The oracle is git where git decides, and the file system elsewhere.
+
+mod scope;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use super::*;
+use crate::settings::NamePatterns;
+
+/// A directory of a test's own, gone with it, and how to walk it.
+struct Case {
+    _guard: tempfile::TempDir,
+    path: PathBuf,
+    settings: ScopeSettings,
+    options: WalkOptions,
+}
+
+impl Case {
+    fn new() -> Self {
+        let guard = tempfile::tempdir().unwrap();
+        let path = guard.path().canonicalize().unwrap();
+        let options = WalkOptions { threads: 2, ..WalkOptions::default() };
+        Self { _guard: guard, path, settings: ScopeSettings::default(), options }
+    }
+
+    /// With a repository at the top that has no commit.
+    fn repository() -> Self {
+        let case = Self::new();
+        git(&case.path, &["init", "-q"]);
+        case
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
+        let path = self.path.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    fn write_all(&self, names: &[&str]) -> &Self {
+        for name in names {
+            self.write(name, name);
+        }
+        self
+    }
+
+    fn walk(&self) -> Walked {
+        self.walk_at("")
+    }
+
+    /// Walks a directory of the case as a workspace of its own.
+    fn walk_at(&self, below: &str) -> Walked {
+        let walked = self.try_walk_at(below, &()).unwrap();
+        check(&walked);
+        walked
+    }
+
+    fn try_walk_at(&self, below: &str, monitor: &dyn Monitor) -> Result<Walked> {
+        let path = match below {
+            "" => self.path.clone(),
+            below => self.path.join(below),
+        };
+        let root = Dir::open(&path)?;
+        walk(&root, &path, &self.settings, &self.options, monitor)
+    }
+
+    /// Walks, and gives the next walk what this one has to say to it.
+    fn walk_on(&mut self) -> Walked {
+        let walked = self.walk();
+        self.options.tracked = walked.tracked_cache.clone();
+        walked
+    }
+}
+
+/// What every walk's result has to keep.
+#[track_caller]
+fn check(walked: &Walked) {
+    let observations = &walked.observations;
+    assert!(observations[0].path.is_root());
+    for pair in observations.windows(2) {
+        assert!(pair[0].path < pair[1].path, "{:?} {:?}", pair[0].path, pair[1].path);
+    }
+    for observed in &observations[1..] {
+        let parent = observed.path.parent().unwrap();
+        let parent = walked.find(&parent).unwrap_or_else(|| panic!("{:?}", observed.path));
+        assert!(matches!(parent.what, What::Dir { .. }), "{:?}", observed.path);
+    }
+}
+
+/// One line for each path but the root: what it is, and its name.
+fn lines(walked: &Walked) -> Vec<String> {
+    walked.observations[1..].iter().map(line).collect()
+}
+
+fn line(observed: &Observed) -> String {
+    let path = &observed.path;
+    match &observed.what {
+        What::File => format!("file {path}"),
+        What::Symlink { target } => {
+            format!("symlink {path} -> {}", crate::path::printable(target))
+        }
+        What::Dir { listed: Listed::Whole } => format!("dir {path}"),
+        What::Dir { listed: Listed::Partial } => format!("partial {path}"),
+        What::Omitted { reason, rest: 0 } => format!("{reason} {path}"),
+        What::Omitted { reason, rest } => format!("{reason} {path} and {rest}"),
+    }
+}
+
+#[track_caller]
+fn assert_lines(walked: &Walked, expected: &[&str]) {
+    assert_eq!(lines(walked), expected);
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::new(text.as_bytes()).unwrap()
+}
+
+fn what<'a>(walked: &'a Walked, name: &str) -> &'a What {
+    &walked.find(&path(name)).unwrap_or_else(|| panic!("{name} was not observed")).what
+}
+
+fn omitted(reason: OmitReason) -> What {
+    What::Omitted { reason, rest: 0 }
+}
+
+fn git_command(directory: &Path) -> Command {
+    let mut command = Command::new("git");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"])
+        .args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"])
+        .args(["-c", "core.quotePath=false", "-c", "advice.addIgnoredFile=false"])
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    command
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = git_command(directory).args(arguments).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn commit_all(directory: &Path) {
+    git(directory, &["add", "-A"]);
+    git(directory, &["commit", "-q", "--allow-empty", "-m", "all"]);
+}
+
+/// Runs the test `name` again in a process of its own, for what cannot be set for one thread: the
+/// environment, the user. The child finds `TURNPOINT_TEST_CHILD` set to `place`.
+fn run_in_child(name: &str, place: &Path, prepare: impl FnOnce(&mut Command)) {
+    run_in_child_by(Command::new(std::env::current_exe().unwrap()), name, place, prepare);
+}
+
+fn run_in_child_by(
+    mut command: Command,
+    name: &str,
+    place: &Path,
+    prepare: impl FnOnce(&mut Command),
+) {
+    command.args(["--exact", name, "--nocapture"]).env("TURNPOINT_TEST_CHILD", place);
+    prepare(&mut command);
+    let child = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{child:?}");
+}
+
+fn place_of_child() -> Option<PathBuf> {
+    std::env::var_os("TURNPOINT_TEST_CHILD").map(PathBuf::from)
+}
+
+/// Keeps what is told.
+#[derive(Default)]
+struct Recorder {
+    notices: Mutex<Vec<Notice>>,
+}
+
+impl Monitor for Recorder {
+    fn notice(&self, notice: &Notice) {
+        self.notices.lock().unwrap().push(notice.clone());
+    }
+}
