@@ -4,6 +4,7 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod golden;
 mod hashing;
 mod scaffolding;
 mod tidy;
