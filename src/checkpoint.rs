@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, OperationId, SessionName, WorkspaceId};
-use crate::manifest::{Tree, Trigger};
+use crate::manifest::{OmitReason, Tree, Trigger};
+use crate::path::RelPath;
 
 /// Whether a checkpoint is there for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +67,11 @@ impl CheckpointRow {
         self.pin.label.as_deref().or(self.manifest_label.as_deref())
     }
 
+    /// Whether it is being pruned, and so gone for every reader.
+    pub fn is_pruning(&self) -> bool {
+        self.state == CheckpointState::Pruning
+    }
+
     /// Whether a restore made it to save what it was about to change.
     pub fn is_safety(&self) -> bool {
         self.trigger.is_safety()
@@ -107,4 +113,13 @@ pub struct UnreferencedBlob {
     pub state: BlobState,
     /// Since when nothing refers to it.
     pub since: Timestamp,
+}
+
+/// A name in scope whose content could not be held whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureProblem {
+    /// Where.
+    pub path: RelPath,
+    /// Why there is no content; `None` where it is held but changed while it was read.
+    pub reason: Option<OmitReason>,
 }

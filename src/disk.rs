@@ -11,6 +11,7 @@
 mod dir;
 mod lease;
 mod lock;
+mod names;
 mod open;
 mod small;
 mod sync;
@@ -19,14 +20,20 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+/// An open file: what other modules hold of the file system besides a [`Dir`].
+pub(crate) use std::fs::File;
+
 pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
+pub(crate) use names::{
+    copy_attributes, hash_file, is_directory, is_young, list_dir, make_directory_if_missing,
+    modified_ns, overwrite_start, real_path, remove_file, remove_tree, replace, require_space,
+    reserve, set_file_mode, touch,
+};
 pub(crate) use small::{
     Created, append_line, check_size, create_durably, make_private_dir, read_small, remove_durably,
     replace_durably, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
-pub(crate) use system::{
-    FileSystem, available_bytes, boot_id, coarse_now_ns, file_system, machine_id,
-};
+pub(crate) use system::{available_bytes, boot_id, coarse_now_ns, file_system, machine_id};

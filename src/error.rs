@@ -286,6 +286,23 @@ pub enum Error {
         reason: String,
     },
 
+    /// No restore of this workspace is open.
+    #[error("no restore of {} was interrupted", workspace.display())]
+    NoOpenRestore {
+        /// The workspace's root.
+        workspace: PathBuf,
+    },
+
+    /// The disk has changed since the plan was shown: another plan would be carried out. Nothing has
+    /// changed.
+    #[error("the disk has changed since plan {expected} was made")]
+    PlanChanged {
+        /// The plan that was agreed to.
+        expected: String,
+        /// The plan that it would be now.
+        found: String,
+    },
+
     /// There is no restore of this workspace that has not been undone.
     #[error("there is nothing to undo in {}", workspace.display())]
     NothingToUndo {
@@ -352,6 +369,7 @@ impl Error {
             | Self::WorkspaceMissing { .. }
             | Self::WorkspaceNotDirectory { .. }
             | Self::WorkspaceNotFound { .. }
+            | Self::NoOpenRestore { .. }
             | Self::NothingToUndo { .. } => ErrorClass::Input,
             Self::OtherWorkspace { .. }
             | Self::WorkspaceTooWide { .. }
@@ -360,6 +378,7 @@ impl Error {
             | Self::StoreForeign { .. }
             | Self::ContentLost { .. }
             | Self::RestoreOpen { .. }
+            | Self::PlanChanged { .. }
             | Self::IntoNotEmpty { .. }
             | Self::DeletionBlocked { .. } => ErrorClass::Refused,
             Self::IndexDamaged { .. }
@@ -409,6 +428,7 @@ impl Error {
                  it is"
                     .to_owned()
             }
+            Self::PlanChanged { .. } => "look at the new plan and decide again".to_owned(),
             Self::IntoNotEmpty { .. } => "name a new or empty directory".to_owned(),
             Self::DeletionBlocked { .. } => {
                 "`turnpoint verify` says more; nothing is deleted until they can be read".to_owned()

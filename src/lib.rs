@@ -1,7 +1,10 @@
 //! Checkpoints of a coding agent's workspace, one per turn.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
+mod adoption;
 mod blobs;
+mod capture;
 pub mod checkpoint;
 pub mod clock;
 mod disk;
@@ -10,13 +13,33 @@ mod git;
 pub mod hash;
 pub mod id;
 mod index;
+mod journal;
+mod layout;
 pub mod limits;
 pub mod manifest;
 pub mod monitor;
 pub mod operation;
 pub mod path;
+pub mod plan;
+mod registration;
+mod restore;
+mod retention;
+mod sessions;
 pub mod settings;
+mod store;
+mod threads;
+mod verify;
 mod walk;
+mod workspaces;
 
+pub use capture::{CaptureOptions, CaptureOutcome};
+pub use checkpoint::CaptureProblem;
 pub use error::{BadFile, Error, ErrorClass, LostContent, Result};
 pub use monitor::{Monitor, Notice, Phase};
+pub use restore::{RestoreOptions, RestoreOutcome};
+pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+pub use store::{
+    CheckpointSummary, EndedRestore, InvalidSpec, ListItem, ListQuery, Listing, SessionSummary,
+    ShownCheckpoint, Spec, Store, Which,
+};
+pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
+pub(crate) use page::{decode_entries, encode_entries};
 pub(crate) use text::{from_fields, to_fields};
-pub use tree::{Difference, PageSource, differences, read_entries, validate};
+pub use tree::{Difference, PageSource, differences, page_refs, read_entries, validate};
 pub(crate) use tree::{load, root_page};
 
 use crate::clock::Timestamp;

@@ -6,8 +6,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::path::RelPath;
-
 /// A part of an operation that may take long enough to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,10 +53,10 @@ pub enum Notice {
         /// What stood in the way.
         reason: String,
     },
-    /// A file that neither the restore nor its safety checkpoint knows was kept here.
-    Kept {
-        /// Where it is now, relative to the workspace.
-        path: RelPath,
+    /// Something about a path that a restore completed or left.
+    Remark {
+        /// A sentence without a final period.
+        text: String,
     },
     /// The index was missing or damaged and was built anew from the manifests.
     IndexRebuilt {

@@ -57,14 +57,14 @@ struct Temp {
     file: Option<File>,
 }
 
-/// How [`Staging::put_from`] ended.
+/// How [`Staging::put_stream`] ended.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum PutOutcome {
-    /// The content is staged.
-    Put,
-    /// The source gave other content than the hash and size say: it changed since it was hashed.
-    Changed,
+    /// The content is staged under this hash.
+    Put(BlobHash),
+    /// The source has fewer bytes than expected: it was cut since its size was asked.
+    TooShort,
     /// The source could not be read.
     Unreadable(io::Error),
 }
@@ -110,28 +110,23 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    /// Stages `size` bytes from `source`, which should have the hash `hash`, in pieces.
+    /// Stages the next `size` bytes of `source`, in pieces, and says which hash they have.
+    ///
+    /// The caller pins that hash before it publishes: what it names is then protected, and publishing
+    /// itself finds out whether the store has it.
     ///
     /// # Errors
     /// [`Error::Io`] of the store; what is wrong with the source is an outcome.
-    pub(crate) fn put_from(
-        &self,
-        hash: BlobHash,
-        size: u64,
-        source: &mut dyn Read,
-    ) -> Result<PutOutcome> {
-        if self.is_staged(hash) {
-            return Ok(PutOutcome::Put);
-        }
+    pub(crate) fn put_stream(&self, size: u64, source: &mut dyn Read) -> Result<PutOutcome> {
         let mut temp = self.create_temp(size)?;
         let path = temp.dir.path_of(temp.name.as_bytes());
-        match compress_from(&mut temp.file, &path, hash, size, source)? {
-            Compressed::Done { stored_size } => {
+        match compress_from(&mut temp.file, &path, size, source)? {
+            Compressed::Done { hash, stored_size } => {
                 check_size(&temp.file, stored_size, &path)?;
                 self.keep(hash, temp, stored_size);
-                Ok(PutOutcome::Put)
+                Ok(PutOutcome::Put(hash))
             }
-            Compressed::Changed => Ok(PutOutcome::Changed),
+            Compressed::TooShort => Ok(PutOutcome::TooShort),
             Compressed::Unreadable(error) => Ok(PutOutcome::Unreadable(error)),
         }
     }
@@ -342,15 +337,14 @@ fn replace(tmp: &Dir, name: &[u8], shard: &Dir, place: &str, hash: BlobHash) -> 
 }
 
 enum Compressed {
-    Done { stored_size: u64 },
-    Changed,
+    Done { hash: BlobHash, stored_size: u64 },
+    TooShort,
     Unreadable(io::Error),
 }
 
 fn compress_from(
     file: &mut dyn Write,
     path: &Path,
-    hash: BlobHash,
     size: u64,
     source: &mut dyn Read,
 ) -> Result<Compressed> {
@@ -358,25 +352,23 @@ fn compress_from(
     let mut hasher = BlobHasher::default();
     let mut piece = vec![0; PIECE_BYTES];
     let mut left = size;
-    loop {
-        let filled = match source.read(&mut piece) {
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let filled = match source.read(&mut piece[..most]) {
             Ok(0) => break,
             Ok(filled) => filled,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Ok(Compressed::Unreadable(error)),
         };
-        match left.checked_sub(filled as u64) {
-            Some(rest) => left = rest,
-            None => return Ok(Compressed::Changed),
-        }
+        left -= filled as u64;
         hasher.update(&piece[..filled]);
         encoder.push(&piece[..filled], file).at("write", path)?;
     }
-    if left > 0 || hasher.finish() != hash {
-        return Ok(Compressed::Changed);
+    if left > 0 {
+        return Ok(Compressed::TooShort);
     }
     let stored_size = encoder.finish(file).at("write", path)?;
-    Ok(Compressed::Done { stored_size })
+    Ok(Compressed::Done { hash: hasher.finish(), stored_size })
 }
 
 #[cfg(test)]

@@ -116,8 +116,8 @@ fn what_is_published_is_a_plain_zstd_file_that_says_its_size() {
         for streamed in [false, true] {
             let staging = store.blobs.stage(OperationId::random()).unwrap();
             if streamed {
-                let outcome = staging.put_from(hash, size as u64, &mut &*bytes).unwrap();
-                assert!(matches!(outcome, PutOutcome::Put));
+                let outcome = staging.put_stream(size as u64, &mut &*bytes).unwrap();
+                assert!(matches!(outcome, PutOutcome::Put(found) if found == hash));
             } else {
                 staging.put(hash, &bytes).unwrap();
             }
@@ -191,8 +191,8 @@ fn an_operation_may_publish_several_times_and_at_the_same_time() {
     let third = store.blobs.stage(operation).unwrap();
     third.put(BlobHash::of(&bytes[2]), &bytes[2]).unwrap();
     let mut fails = io::Cursor::new(b"other");
-    let changed = third.put_from(BlobHash::of(b"x"), 1, &mut fails).unwrap();
-    assert!(matches!(changed, PutOutcome::Changed));
+    let short = third.put_stream(100, &mut fails).unwrap();
+    assert!(matches!(short, PutOutcome::TooShort));
     assert_eq!(third.publish().unwrap().count, 1);
     for bytes in &bytes {
         assert_eq!(store.blobs.read(BlobHash::of(bytes), 100).unwrap(), *bytes);
@@ -205,8 +205,8 @@ fn a_staging_survives_that_another_one_removes_their_directory() {
     let store = Store::new();
     let operation = OperationId::random();
     let staging = store.blobs.stage(operation).unwrap();
-    let outcome = staging.put_from(BlobHash::of(b"x"), 1, &mut io::empty()).unwrap();
-    assert!(matches!(outcome, PutOutcome::Changed));
+    let outcome = staging.put_stream(1, &mut io::empty()).unwrap();
+    assert!(matches!(outcome, PutOutcome::TooShort));
     fs::remove_dir(store.root().join("tmp").join(operation.to_string())).unwrap();
     staging.put(BlobHash::of(b"x"), b"x").unwrap();
     assert_eq!(staging.publish().unwrap().count, 1);
@@ -229,8 +229,8 @@ fn the_same_content_twice_in_one_staging_is_one_blob() {
                 if thread % 2 == 0 {
                     staging.put(hash, bytes).unwrap();
                 } else {
-                    let put = staging.put_from(hash, 50_000, &mut &**bytes).unwrap();
-                    assert!(matches!(put, PutOutcome::Put));
+                    let put = staging.put_stream(50_000, &mut &**bytes).unwrap();
+                    assert!(matches!(put, PutOutcome::Put(found) if found == hash));
                 }
             });
         }
@@ -286,11 +286,12 @@ fn content_that_is_not_what_its_hash_says_is_refused() {
     let hash = BlobHash::of(b"right");
     let error = staging.put(hash, b"wrong").unwrap_err();
     assert!(matches!(error, Error::BlobDamaged { .. }));
-    for (source, size) in [("wrong", 5), ("righ", 5), ("right and more", 5), ("right", 4)] {
-        let outcome = staging.put_from(hash, size, &mut source.as_bytes()).unwrap();
-        assert!(matches!(outcome, PutOutcome::Changed), "{source}");
-    }
-    let outcome = staging.put_from(hash, 5, &mut b"ri".chain(Broken)).unwrap();
+    let short = staging.put_stream(5, &mut b"righ".as_slice()).unwrap();
+    assert!(matches!(short, PutOutcome::TooShort));
+    // No more is taken than the size says.
+    let longer = staging.put_stream(5, &mut b"right and more".as_slice()).unwrap();
+    assert!(matches!(longer, PutOutcome::Put(found) if found == hash));
+    let outcome = staging.put_stream(5, &mut b"ri".chain(Broken)).unwrap();
     assert!(matches!(outcome, PutOutcome::Unreadable(error) if error.to_string() == "broken"));
     // The right content is taken after all that.
     staging.put(hash, b"right").unwrap();

@@ -17,6 +17,8 @@ use crate::limits;
 pub(crate) enum ToSync<'a> {
     /// A file that is open; the directory and name are for the error.
     Open(&'a File, &'a Dir, &'a [u8]),
+    /// A directory that is open.
+    Directory(&'a Dir),
     /// The file or directory of that name.
     Named(&'a Dir, &'a [u8]),
 }
@@ -73,6 +75,7 @@ fn sync_each(items: &[ToSync<'_>]) -> Result<()> {
 fn sync_one(item: &ToSync<'_>) -> Result<()> {
     match *item {
         ToSync::Open(file, dir, name) => file.sync_all().at("sync", dir.path_of(name)),
+        ToSync::Directory(dir) => dir.sync(),
         ToSync::Named(dir, name) => dir.open_file(name)?.sync_all().at("sync", dir.path_of(name)),
     }
 }

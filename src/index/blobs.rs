@@ -32,6 +32,45 @@ impl ReadTx<'_> {
         })
     }
 
+    /// The pages among the blobs that are known to be missing or damaged.
+    pub(crate) fn lost_pages(&self) -> Result<Vec<BlobHash>> {
+        self.rows(
+            "SELECT hash FROM blobs b
+             WHERE state <> 0 AND EXISTS (SELECT 1 FROM pages p WHERE p.blob = b.id)
+             ORDER BY hash",
+            [],
+            |row| row.get(0),
+        )
+    }
+
+    /// Those of `hashes` that no row names and no operation has pinned one by one, each with since
+    /// when; `None` for a blob that has no row at all.
+    pub(crate) fn free_blobs(
+        &self,
+        hashes: &[BlobHash],
+    ) -> Result<HashMap<BlobHash, Option<Timestamp>>> {
+        let mut row = self.prepare("SELECT refs, zero_since_ns FROM blobs WHERE hash = ?1")?;
+        let mut pin = self.prepare("SELECT 1 FROM pins WHERE hash = ?1 LIMIT 1")?;
+        let mut free = HashMap::new();
+        for hash in hashes {
+            if !pin.rows([hash], |_| Ok(()))?.is_empty() {
+                continue;
+            }
+            let found: Vec<(i64, Option<Timestamp>)> =
+                row.rows([hash], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            match found.first() {
+                None => {
+                    free.insert(*hash, None);
+                }
+                Some((0, since)) => {
+                    free.insert(*hash, *since);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(free)
+    }
+
     /// Up to `limit` blobs that nothing has named since `before` or longer and that no operation has
     /// pinned one by one, the oldest first, those after `after` in that order. A blob whose loss of
     /// its last reference lies in the future is young.

@@ -244,6 +244,23 @@ fn wire_entry(entry: &Entry) -> WireEntry<'_> {
     wire
 }
 
+/// A list of entries of any length as one text: the form of a leaf, for files other than pages.
+pub(crate) fn encode_entries(entries: &[Entry]) -> Vec<u8> {
+    encode_leaf(entries)
+}
+
+/// The reverse of [`encode_entries`].
+///
+/// # Errors
+/// The rule that is broken, as a sentence.
+pub(crate) fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    let wire: WireLeaf<'_> = parse(bytes)?;
+    expect_level(wire.level, 0)?;
+    let entries = wire.entries.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    expect_sorted(entries.iter().map(|entry| &entry.path))?;
+    Ok(entries)
+}
+
 /// Reads a page's text and checks what one page can show: the level that is expected, sorted paths
 /// without duplicates, fields that fit the kind.
 ///
@@ -251,11 +268,7 @@ fn wire_entry(entry: &Entry) -> WireEntry<'_> {
 /// The rule that is broken, as a sentence. No input panics; memory is in proportion to the text.
 pub fn decode(bytes: &[u8], level: u8) -> Result<Page, String> {
     let page = if level == 0 {
-        let wire: WireLeaf<'_> = parse(bytes)?;
-        expect_level(wire.level, level)?;
-        let entries = wire.entries.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-        expect_sorted(entries.iter().map(|entry| &entry.path))?;
-        Page::Leaf(entries)
+        Page::Leaf(decode_entries(bytes)?)
     } else {
         let wire: WireNode<'_> = parse(bytes)?;
         expect_level(wire.level, level)?;

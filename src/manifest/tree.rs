@@ -111,6 +111,34 @@ fn collect(
     Ok(())
 }
 
+/// The name and length of every page of a tree, the root included.
+///
+/// # Errors
+/// As [`read_entries`]. Cost: the pages above the entries are read.
+pub fn page_refs(source: &dyn PageSource, tree: &Tree) -> Result<Vec<(BlobHash, u64)>> {
+    let mut found = vec![(tree.root, tree.root_size)];
+    if tree.levels > 1 {
+        collect_refs(source, root_page(source, tree)?, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn collect_refs(
+    source: &dyn PageSource,
+    page: Page,
+    found: &mut Vec<(BlobHash, u64)>,
+) -> Result<()> {
+    let Page::Node { level, pages } = page else { return Ok(()) };
+    for reference in pages {
+        found.push((reference.hash, reference.size));
+        if level > 1 {
+            let below = load(source, &reference, level - 1)?;
+            collect_refs(source, below, found)?;
+        }
+    }
+    Ok(())
+}
+
 /// Checks what only the whole list of a checkpoint can show: it begins with the root directory, and
 /// every other path lies in a directory that is an entry too (so no file lies under a file).
 ///

@@ -6,5 +6,6 @@ mod support;
 
 mod golden;
 mod hashing;
+mod round_trip;
 mod scaffolding;
 mod tidy;

@@ -1,0 +1,182 @@
+//! Bringing the index up to what the files say: manifests without a row, operations without a
+//! process.
+//!
+//! A manifest is committed when its file is; the row comes after, and a crash in between leaves the
+//! file alone. Whoever comes next adopts it. The reverse, a row without its file, is never repaired
+//! here: a missing manifest is damage and not an order.
+
+use std::collections::HashMap;
+
+use crate::access::Access;
+use crate::disk;
+use crate::error::{BadFile, Error, Result};
+use crate::id::{CheckpointId, SessionName};
+use crate::operation::OperationRow;
+use crate::registration::{Liveness, liveness};
+use crate::sessions::{Found, with_source};
+
+/// What comparing files with rows found that is not as it should be.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// Files without a row that cannot be understood, or whose pages cannot: while there are any,
+    /// nothing may be deleted, since nobody knows what they name.
+    pub(crate) unreadable: Vec<BadFile>,
+    /// Rows whose manifest is gone although nobody pruned it.
+    pub(crate) missing: Vec<BadFile>,
+    /// Operations of another machine.
+    pub(crate) foreign: Vec<OperationRow>,
+    /// How many checkpoints were adopted.
+    pub(crate) adopted: u64,
+}
+
+/// Ends the operations of dead processes: adopts what they committed, drops their pins.
+///
+/// Returns those that live, here or elsewhere.
+pub(crate) fn reap(access: &Access, compared: &mut Compared) -> Result<Vec<OperationRow>> {
+    let rows = access.index.read("list operations", |tx| tx.operations())?;
+    let mut living = Vec::new();
+    for row in rows {
+        match liveness(access, &row)? {
+            Liveness::Alive => living.push(row),
+            Liveness::Foreign => {
+                compared.foreign.push(row.clone());
+                living.push(row);
+            }
+            Liveness::Dead => reap_one(access, &row, compared)?,
+        }
+    }
+    Ok(living)
+}
+
+fn reap_one(access: &Access, row: &OperationRow, compared: &mut Compared) -> Result<()> {
+    // The session's directory is listed before the pins go: a manifest that the dead process had
+    // committed needs its blobs, and until its rows are in only the pins keep them.
+    let intended = match &row.intent {
+        Some(id) if access.sessions.listing(&id.session)?.manifests.contains(&id.seq) => Some(id),
+        _ => None,
+    };
+    let known = match intended {
+        Some(id) => access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?.is_some(),
+        None => true,
+    };
+    if let Some(id) = intended
+        && !known
+        && !adopt(access, id, Some(row), compared)?
+    {
+        // Unreadable: its pins stay until somebody decides.
+        return Ok(());
+    }
+    access.index.write("reap an operation", |tx| tx.remove_operation(row.operation.id))?;
+    access.blobs.discard_temps(row.operation.id)?;
+    disk::remove_dead(&access.leases, row.operation.id).map(|_| ())
+}
+
+/// Inserts the rows of one manifest and, in the same transaction, ends the operation that made it.
+/// Returns whether it could be understood.
+fn adopt(
+    access: &Access,
+    id: &CheckpointId,
+    operation: Option<&OperationRow>,
+    compared: &mut Compared,
+) -> Result<bool> {
+    let bad = |reason: String| BadFile { path: access.sessions.manifest_path(id), reason };
+    let (manifest, digest, file_bytes) = match access.sessions.read(id) {
+        Found::Valid { manifest, digest, file_bytes } => (manifest, digest, file_bytes),
+        Found::Legacy => return Ok(true),
+        // Pruned by another process between the listing and now.
+        Found::Absent => return Ok(true),
+        Found::Unreadable { reason } => {
+            compared.unreadable.push(bad(reason));
+            return Ok(false);
+        }
+    };
+    let pin = match access.sessions.read_pin(id) {
+        Ok(pin) => pin,
+        Err(error) => {
+            compared
+                .unreadable
+                .push(BadFile { path: access.sessions.pin_path(id), reason: with_source(&error) });
+            return Ok(false);
+        }
+    };
+    let inserted = access.index.write("adopt a checkpoint", |tx| {
+        tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), &access.blobs)?;
+        if let Some(operation) = operation {
+            tx.remove_operation(operation.operation.id)?;
+        }
+        Ok(())
+    });
+    match inserted {
+        Ok(()) => {
+            compared.adopted += 1;
+            Ok(true)
+        }
+        Err(
+            error @ (Error::BlobMissing { .. }
+            | Error::BlobDamaged { .. }
+            | Error::PageInvalid { .. }),
+        ) => {
+            compared.unreadable.push(bad(with_source(&error)));
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Adopts what lies in one session's directory without a row. A manifest that a living operation is
+/// about to index is left to it.
+pub(crate) fn adopt_session(
+    access: &Access,
+    session: &SessionName,
+    living: &[OperationRow],
+    compared: &mut Compared,
+) -> Result<()> {
+    let listing = access.sessions.listing(session)?;
+    let rows = access.index.read("list a session", |tx| tx.checkpoints_of_session(session))?;
+    for seq in &listing.manifests {
+        let id = CheckpointId { session: session.clone(), seq: *seq };
+        let has_row = rows.iter().any(|row| row.id.seq == *seq);
+        let is_intended = living.iter().any(|row| row.intent.as_ref() == Some(&id));
+        if !has_row && !is_intended {
+            adopt(access, &id, None, compared)?;
+        }
+    }
+    for row in rows.iter().filter(|row| !row.is_pruning()) {
+        if listing.manifests.binary_search(&row.id.seq).is_err() && is_missing(access, &row.id)? {
+            compared.missing.push(BadFile {
+                path: access.sessions.manifest_path(&row.id),
+                reason: "it is gone although nobody pruned it".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a row has no file, looked at again: between the listing and the rows another process may
+/// have committed or pruned it.
+fn is_missing(access: &Access, id: &CheckpointId) -> Result<bool> {
+    if !matches!(access.sessions.read(id), Found::Absent) {
+        return Ok(false);
+    }
+    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
+    Ok(row.is_some_and(|row| !row.is_pruning()))
+}
+
+/// Compares the whole store with the index: the start of every sweep.
+///
+/// Cost: one directory listing a session, and the reading of what has no row.
+pub(crate) fn compare_all(access: &Access) -> Result<Compared> {
+    let mut compared = Compared::default();
+    let living = reap(access, &mut compared)?;
+    for session in access.sessions.names()? {
+        adopt_session(access, &session, &living, &mut compared)?;
+    }
+    // A session whose directory is gone has rows and no listing: it is as missing as its manifests.
+    let on_disk = access.sessions.names()?;
+    for session in access.index.read("list sessions", |tx| tx.sessions())? {
+        if !on_disk.contains(&session.name) {
+            adopt_session(access, &session.name, &living, &mut compared)?;
+        }
+    }
+    Ok(compared)
+}

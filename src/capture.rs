@@ -1,0 +1,146 @@
+//! Capture: the state of a workspace becomes a checkpoint.
+//!
+//! Four steps that the facade puts together, because a restore needs the first three as well:
+//! [`observe`] walks the tree, [`hold`] reads what changed and puts it into the store, `store_tree`
+//! makes content and pages durable, [`commit`] writes the manifest. Until the manifest is written
+//! nothing has happened; once it is, the checkpoint stands whatever fails later.
+
+mod commit;
+mod content;
+mod hold;
+
+pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
+pub(crate) use hold::{Base, Held, hold, store_tree};
+
+use crate::access::{Access, OpenWorkspace};
+use crate::checkpoint::CaptureProblem;
+use crate::disk::{self, Dir};
+use crate::error::Result;
+use crate::id::{CheckpointId, WorkspaceId};
+use crate::manifest::{Counts, Scope, Trigger};
+use crate::monitor::Monitor;
+use crate::settings::ScopeSettings;
+use crate::walk::{self, InodeId, TrackedCache, WalkOptions, Walked};
+
+/// What git tracks of a million paths takes less.
+const TRACKED_BYTES_MAX: u64 = 1 << 28;
+
+/// How to capture.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CaptureOptions {
+    /// The session to add to; the workspace's default session where none is named.
+    pub session: Option<String>,
+    /// A name for people.
+    pub label: Option<String>,
+    /// What made it.
+    pub trigger: Trigger,
+    /// By which rules.
+    pub scope: ScopeSettings,
+    /// If nothing differs from the workspace's newest checkpoint, make none and answer with that.
+    pub if_changed: bool,
+    /// If something in scope could not be held whole, fail and store nothing.
+    pub strict: bool,
+    /// Capture `/`, the home directory, or what contains it.
+    pub force: bool,
+    /// Which workspace this is, where path and directory disagree.
+    pub workspace: Option<WorkspaceId>,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self {
+            session: None,
+            label: None,
+            trigger: Trigger::MANUAL,
+            scope: ScopeSettings::default(),
+            if_changed: false,
+            strict: false,
+            force: false,
+            workspace: None,
+        }
+    }
+}
+
+/// What a capture did.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct CaptureOutcome {
+    /// The checkpoint: a new one, or the newest where nothing had changed and that was asked for.
+    pub checkpoint: CheckpointId,
+    /// Whether it was made now.
+    pub created: bool,
+    /// The root that was captured.
+    pub root: std::path::PathBuf,
+    /// Whether everything in scope is held whole.
+    pub complete: bool,
+    /// What was seen and done.
+    pub counts: Counts,
+    /// What is not held whole although it is in scope; the first few.
+    pub problems: Vec<CaptureProblem>,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// What a walk saw, and when it began.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    /// The tree.
+    pub(crate) walked: Walked,
+    /// When the walk began, by the clock that stamps files.
+    pub(crate) start_ns: i64,
+}
+
+/// Walks the workspace.
+///
+/// Cost: one stat a name, one listing a directory, the reading of ignore files; git is asked beside
+/// it where its index changed.
+pub(crate) fn observe(
+    access: &Access,
+    open: &OpenWorkspace,
+    settings: &ScopeSettings,
+    monitor: &dyn Monitor,
+) -> Result<Observation> {
+    // Taken before the first stat: what changes later has a stamp that is not older.
+    let start_ns = disk::coarse_now_ns();
+    let place = access.layout.workspace(open.workspace.id).join("tracked");
+    let known = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
+    let tracked: TrackedCache =
+        known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let options = WalkOptions { stores: stores(access)?, tracked, ..WalkOptions::default() };
+    let walked = walk::walk(&open.dir, &open.path, settings, &options, monitor)?;
+    if walked.tracked_cache != options.tracked {
+        // Only a hint for the next time; a struct of strings always has a JSON form.
+        let text = serde_json::to_vec(&walked.tracked_cache).unwrap_or_default();
+        let dir = Dir::open(&access.layout.workspace(open.workspace.id))?;
+        drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
+    }
+    Ok(Observation { walked, start_ns })
+}
+
+/// By which rules the walk went, for the manifest.
+pub(crate) fn scope_of(walked: &Walked, settings: &ScopeSettings) -> Scope {
+    let excluded = settings.excluded_directories.texts().iter().map(|text| format!("{text}/"));
+    let files = settings.excluded_files.texts().iter().cloned();
+    Scope {
+        file_limit_bytes: settings.file_limit_bytes,
+        total_limit_bytes: settings.total_limit_bytes,
+        cross_mounts: settings.cross_mounts,
+        excluded: excluded.chain(files).collect(),
+        secrets: settings.secrets.texts().to_vec(),
+        ignore_files: walked.ignore_files.clone(),
+        ignore_digest: walked.ignore_digest,
+        tracked: walked.tracked,
+    }
+}
+
+/// The directories that are never captured because this store lives in them.
+fn stores(access: &Access) -> Result<Vec<InodeId>> {
+    let mut stores = Vec::new();
+    for path in [access.layout.home(), access.layout.root()] {
+        let stat = Dir::open(path)?.stat_self()?;
+        stores.push(InodeId { dev: stat.dev, ino: stat.ino });
+    }
+    Ok(stores)
+}

@@ -1,0 +1,523 @@
+//! Holding what was observed: reading the files that changed and putting their content into the
+//! store.
+
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+
+use crate::access::Access;
+use crate::access::OpenWorkspace;
+use crate::blobs::{Presence, PutOutcome, Staging};
+use crate::capture::Observation;
+use crate::capture::content::{self, ReadFile};
+use crate::checkpoint::CaptureProblem;
+use crate::disk::{FileStat, file_stat, file_system, hash_file};
+use crate::error::{Error, Result};
+use crate::hash::{BlobHash, Digest};
+use crate::id::CheckpointId;
+use crate::limits;
+use crate::manifest::{self, Counts, Entry, EntryKind, Mode, OmitReason, Tree, read_entries};
+use crate::monitor::{Monitor, Phase};
+use crate::path::RelPath;
+use crate::registration::Operation;
+use crate::settings::ScopeSettings;
+use crate::threads;
+use crate::walk::{Observed, What};
+use crate::workspaces::{CachedEntry, Stamps, StatCache};
+
+/// The checkpoint that a capture builds on, protected by its operation.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// Which one.
+    pub(crate) id: CheckpointId,
+    /// Its digest.
+    pub(crate) digest: Digest,
+    /// Its entries' pages.
+    pub(crate) tree: Tree,
+    /// What the stat cache knows of it, where it describes exactly this checkpoint.
+    pub(crate) cache: Option<StatCache>,
+}
+
+/// The state of a workspace with all its content hashed, and held where that was asked for.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// In order of path, with the stamps of each file.
+    pub(crate) entries: Vec<CachedEntry>,
+    /// What the file system said about each, in the same order; of a file, when it was read.
+    pub(crate) stats: Vec<FileStat>,
+    /// Whether the entries are to the letter those of the base.
+    pub(crate) same_as_base: bool,
+    /// Whether the base's stat cache says the same as these entries and stamps.
+    pub(crate) cache_is_current: bool,
+    /// What was seen and done; `bytes_stored` is known after [`store_tree`].
+    pub(crate) counts: Counts,
+    /// Whether everything in scope is held whole.
+    pub(crate) complete: bool,
+    /// What is not.
+    pub(crate) problems: Vec<CaptureProblem>,
+}
+
+/// How many problems are named; the rest is counted in the manifest.
+const PROBLEMS_NAMED_MAX: usize = 100;
+
+/// Reads and hashes every file that the base does not vouch for.
+///
+/// # Concurrency
+/// Own thread pool. Per batch the hashes are pinned, and committed, before the store is looked at.
+///
+/// Cost: reading, hashing and compressing what changed; about 64 MiB of memory.
+pub(crate) fn hold(
+    access: &Access,
+    operation: Option<&Operation<'_>>,
+    open: &OpenWorkspace,
+    base: Option<&mut Base>,
+    observation: Observation,
+    settings: &ScopeSettings,
+    staging: Option<&Staging<'_>>,
+    monitor: &dyn Monitor,
+) -> Result<Held> {
+    let granularity_ns = file_system(&open.dir)?.stamp_granularity.as_nanos();
+    let granularity_ns = i64::try_from(granularity_ns).unwrap_or(i64::MAX);
+    let damaged: HashSet<BlobHash> = access
+        .index
+        .read("list damaged blobs", |tx| tx.lost_blobs())?
+        .into_iter()
+        .map(|(hash, _)| hash)
+        .collect();
+    let (known, trusted) = match base {
+        None => (Vec::new(), false),
+        Some(base) => match base.cache.as_mut() {
+            Some(cache) => (std::mem::take(&mut cache.entries), true),
+            None => (untrusted(read_entries(&access.blobs, &base.tree)?), false),
+        },
+    };
+    let known_count = known.len();
+    let unfinished = observation.walked.unfinished;
+    let decided = decide(observation.walked.observations, known, trusted, &damaged, settings);
+    let reader = Reader {
+        access,
+        operation,
+        open,
+        staging,
+        limit_bytes: settings.file_limit_bytes,
+        monitor,
+    };
+    let Decided { mut slots, to_read, reused } = decided;
+    monitor.phase(Phase::Store, Some(to_read.len() as u64));
+    let read = reader.read_all(&slots, &to_read)?;
+    let mut counts = Counts { files_reused: reused, ..Counts::default() };
+    counts.files_read = read.len() as u64;
+    for (index, outcome) in read {
+        counts.bytes_read += outcome.bytes_read;
+        slots[index].take_outcome(outcome, observation.start_ns, granularity_ns);
+    }
+    let mut held = finish(slots, known_count, trusted, counts);
+    for path in unfinished {
+        held.complete = false;
+        held.problems.push(CaptureProblem { path, reason: Some(OmitReason::IoError) });
+    }
+    held.problems.truncate(PROBLEMS_NAMED_MAX);
+    Ok(held)
+}
+
+/// A path on its way to becoming an entry.
+#[derive(Debug)]
+struct Slot {
+    path: RelPath,
+    stat: FileStat,
+    /// The base's entry at this path.
+    known: Option<CachedEntry>,
+    /// `None` until it was read, or if it vanished.
+    now: Option<CachedEntry>,
+    /// The base's entry was taken over as it is.
+    reused: bool,
+}
+
+impl Slot {
+    fn take_outcome(&mut self, outcome: ReadOutcome, start_ns: i64, granularity_ns: i64) {
+        if let Some(stat) = outcome.stat {
+            self.stat = stat;
+        }
+        let stamps = Stamps::of(&self.stat);
+        let kind = match outcome.result {
+            ReadResult::Vanished => return,
+            ReadResult::Omitted(reason) => EntryKind::Omitted { reason, rest: 0 },
+            ReadResult::Hashed { hash, size, unstable } => {
+                // Where only the time moved the base's entry stays, so that its page does.
+                let mtime_ns = match self.known.as_ref().map(|known| &known.entry.kind) {
+                    Some(EntryKind::File { hash: old, mtime_ns, .. }) if *old == hash => *mtime_ns,
+                    _ => self.stat.mtime_ns,
+                };
+                EntryKind::File { size, mtime_ns, hash, unstable }
+            }
+        };
+        let entry = Entry { path: self.path.clone(), mode: self.stat.mode, kind };
+        let racy = stamps.are_racy(start_ns, granularity_ns);
+        self.now = Some(CachedEntry { entry, stamps, racy });
+    }
+}
+
+struct Decided {
+    slots: Vec<Slot>,
+    to_read: Vec<usize>,
+    reused: u64,
+}
+
+fn untrusted(entries: Vec<Entry>) -> Vec<CachedEntry> {
+    let cached = |entry| CachedEntry { entry, stamps: Stamps::default(), racy: true };
+    entries.into_iter().map(cached).collect()
+}
+
+/// Merges what was seen with what is known: which files need no reading.
+fn decide(
+    observations: Vec<Observed>,
+    known: Vec<CachedEntry>,
+    trusted: bool,
+    damaged: &HashSet<BlobHash>,
+    settings: &ScopeSettings,
+) -> Decided {
+    let mut slots = Vec::with_capacity(observations.len());
+    let mut to_read = Vec::new();
+    let mut reused = 0;
+    let mut total_bytes = 0u64;
+    let mut known = known.into_iter().peekable();
+    for Observed { path, stat, what } in observations {
+        while known.peek().is_some_and(|known| known.entry.path < path) {
+            known.next();
+        }
+        let old = known.next_if(|known| known.entry.path == path);
+        let mut slot = Slot { path, stat, known: old, now: None, reused: false };
+        let kind = match what {
+            What::File => {
+                total_bytes = total_bytes.saturating_add(slot.stat.size);
+                if settings.total_limit_bytes.is_some_and(|limit| total_bytes > limit) {
+                    Some(EntryKind::Omitted { reason: OmitReason::OverTotalLimit, rest: 0 })
+                } else if trusted && slot.vouched_for(damaged) {
+                    reused += 1;
+                    slot.reuse();
+                    None
+                } else {
+                    to_read.push(slots.len());
+                    None
+                }
+            }
+            What::Symlink { target } => Some(EntryKind::Symlink { target }),
+            What::Dir { listed } => Some(EntryKind::Dir { listed }),
+            What::Omitted { reason, rest } => Some(EntryKind::Omitted { reason, rest }),
+        };
+        if let Some(kind) = kind {
+            let mode = match kind {
+                EntryKind::Symlink { .. } => Mode::from_st_mode(0o777),
+                _ => slot.stat.mode,
+            };
+            let entry = Entry { path: slot.path.clone(), mode, kind };
+            slot.now = Some(CachedEntry { entry, stamps: Stamps::default(), racy: false });
+        }
+        slots.push(slot);
+    }
+    Decided { slots, to_read, reused }
+}
+
+impl Slot {
+    /// Whether the base's content is still this file's, without opening it.
+    fn vouched_for(&self, damaged: &HashSet<BlobHash>) -> bool {
+        let Some(known) = &self.known else { return false };
+        match known.entry.kind {
+            EntryKind::File { hash, unstable: false, .. } => {
+                !known.racy
+                    && known.stamps == Stamps::of(&self.stat)
+                    && known.entry.mode == self.stat.mode
+                    && !damaged.contains(&hash)
+            }
+            _ => false,
+        }
+    }
+
+    fn reuse(&mut self) {
+        self.now = self.known.take();
+        self.reused = true;
+    }
+}
+
+fn finish(slots: Vec<Slot>, known_count: usize, trusted: bool, mut counts: Counts) -> Held {
+    let mut entries = Vec::with_capacity(slots.len());
+    let mut stats = Vec::with_capacity(slots.len());
+    let mut problems = Vec::new();
+    let mut complete = true;
+    let mut same_as_base = true;
+    let mut cache_is_current = trusted;
+    for slot in slots {
+        let Some(now) = slot.now else {
+            continue;
+        };
+        match &now.entry.kind {
+            EntryKind::File { unstable, .. } => {
+                counts.files_observed += 1;
+                if *unstable {
+                    complete = false;
+                    problems.push(CaptureProblem { path: now.entry.path.clone(), reason: None });
+                }
+            }
+            EntryKind::Symlink { .. } => counts.files_observed += 1,
+            EntryKind::Omitted { reason, rest } => {
+                *counts.omitted.entry(*reason).or_default() += 1 + rest;
+                if reason.is_failure() {
+                    complete = false;
+                    let reason = Some(*reason);
+                    problems.push(CaptureProblem { path: now.entry.path.clone(), reason });
+                }
+            }
+            EntryKind::Dir { .. } | EntryKind::Absent => {}
+        }
+        let known = slot.known.as_ref();
+        same_as_base &= slot.reused || known.is_some_and(|known| known.entry == now.entry);
+        cache_is_current &= slot.reused || known == Some(&now);
+        stats.push(slot.stat);
+        entries.push(now);
+    }
+    same_as_base &= known_count == entries.len();
+    cache_is_current &= same_as_base;
+    Held { entries, stats, same_as_base, cache_is_current, counts, complete, problems }
+}
+
+struct ReadOutcome {
+    result: ReadResult,
+    stat: Option<FileStat>,
+    bytes_read: u64,
+}
+
+enum ReadResult {
+    Vanished,
+    Omitted(OmitReason),
+    Hashed { hash: BlobHash, size: u64, unstable: bool },
+}
+
+struct Reader<'a> {
+    access: &'a Access,
+    operation: Option<&'a Operation<'a>>,
+    open: &'a OpenWorkspace,
+    staging: Option<&'a Staging<'a>>,
+    limit_bytes: u64,
+    monitor: &'a dyn Monitor,
+}
+
+impl Reader<'_> {
+    /// Reads the files at `to_read`. Few of them: batch by batch, pins first. Many: one pin over
+    /// everything, and no batches.
+    fn read_all(&self, slots: &[Slot], to_read: &[usize]) -> Result<Vec<(usize, ReadOutcome)>> {
+        if to_read.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pool = threads::pool("store")?;
+        if to_read.len() > limits::PIN_ALL_ABOVE_FILES {
+            if let Some(operation) = self.operation {
+                operation.pin_all()?;
+            }
+            let one = |&index: &usize| {
+                let read = self.read(&slots[index])?;
+                self.store(read, &slots[index]).map(|outcome| (index, outcome))
+            };
+            return pool.install(|| to_read.par_iter().map(one).collect());
+        }
+        let mut outcomes = Vec::with_capacity(to_read.len());
+        for batch in batches(slots, to_read) {
+            let read: Vec<(usize, ReadFile)> = pool.install(|| {
+                let one = |&index: &usize| self.read(&slots[index]).map(|read| (index, read));
+                batch.par_iter().map(one).collect::<Result<_>>()
+            })?;
+            if let Some(operation) = self.operation {
+                let hashes: Vec<BlobHash> =
+                    read.iter().filter_map(|(_, read)| hash_of(read)).collect();
+                operation.pin(&hashes)?;
+            }
+            let stored: Vec<(usize, ReadOutcome)> = pool.install(|| {
+                let one = |(index, read): (usize, ReadFile)| {
+                    self.store(read, &slots[index]).map(|outcome| (index, outcome))
+                };
+                read.into_par_iter().map(one).collect::<Result<_>>()
+            })?;
+            outcomes.extend(stored);
+        }
+        Ok(outcomes)
+    }
+
+    fn read(&self, slot: &Slot) -> Result<ReadFile> {
+        // The walk takes a file above the limit for one only where a restore must save it.
+        let is_forced = slot.stat.size > self.limit_bytes;
+        let limit_bytes = if is_forced { u64::MAX } else { self.limit_bytes };
+        content::read_file(&self.open.dir, &slot.path, limit_bytes, self.monitor)
+    }
+
+    fn store(&self, read: ReadFile, slot: &Slot) -> Result<ReadOutcome> {
+        let outcome = match read {
+            ReadFile::Vanished => {
+                ReadOutcome { result: ReadResult::Vanished, stat: None, bytes_read: 0 }
+            }
+            ReadFile::Omitted { reason, stat } => {
+                ReadOutcome { result: ReadResult::Omitted(reason), stat, bytes_read: 0 }
+            }
+            ReadFile::Content { bytes, hash, stat, unstable } => {
+                let size = bytes.len() as u64;
+                if let Some(staging) = self.staging {
+                    put_if_absent(self.access, staging, hash, &bytes)?;
+                }
+                let result = ReadResult::Hashed { hash, size, unstable };
+                ReadOutcome { result, stat: Some(stat), bytes_read: size }
+            }
+            ReadFile::Large { file, stat } => self.store_large(&file, stat, slot)?,
+        };
+        self.monitor.advanced(1, outcome.bytes_read);
+        Ok(outcome)
+    }
+
+    /// A file too large for memory goes into a temporary file while it is hashed; publishing it finds
+    /// out whether the store has it. So the store is not looked at before the hash is pinned here
+    /// either.
+    fn store_large(
+        &self,
+        file: &crate::disk::File,
+        before: FileStat,
+        slot: &Slot,
+    ) -> Result<ReadOutcome> {
+        use std::io::Seek as _;
+        let mut before = before;
+        for attempt in 0..=limits::UNSTABLE_READS_MAX {
+            let mut source = file;
+            let path = || slot.path.as_os().to_owned();
+            source.rewind().map_err(|source| Error::Io { verb: "rewind", path: path(), source })?;
+            let size = before.size;
+            let put = match self.staging {
+                Some(staging) => staging.put_stream(size, &mut source)?,
+                None => PutOutcome::Put(hash_file(file, slot.path.as_os())?),
+            };
+            let after = file_stat(file, slot.path.as_os())?;
+            let stable = Stamps::of(&before) == Stamps::of(&after);
+            let hash = match put {
+                PutOutcome::Put(hash) => hash,
+                PutOutcome::TooShort => {
+                    before = after;
+                    continue;
+                }
+                PutOutcome::Unreadable(_) => {
+                    let result = ReadResult::Omitted(OmitReason::IoError);
+                    return Ok(ReadOutcome { result, stat: Some(after), bytes_read: 0 });
+                }
+            };
+            if stable || attempt == limits::UNSTABLE_READS_MAX {
+                if let Some(operation) = self.operation {
+                    operation.pin(&[hash])?;
+                }
+                let result = ReadResult::Hashed { hash, size, unstable: !stable };
+                return Ok(ReadOutcome { result, stat: Some(after), bytes_read: size });
+            }
+            before = after;
+        }
+        // Cut shorter during every reading: there was never a whole of it to keep.
+        let result = ReadResult::Omitted(OmitReason::IoError);
+        Ok(ReadOutcome { result, stat: Some(before), bytes_read: 0 })
+    }
+}
+
+/// Looks whether the store has the content, and stages it if not. The hash has been pinned by now.
+fn put_if_absent(
+    access: &Access,
+    staging: &Staging<'_>,
+    hash: BlobHash,
+    bytes: &[u8],
+) -> Result<()> {
+    match access.blobs.look(hash, bytes.len() as u64, None)? {
+        Presence::Present { .. } => {
+            // Another process may have published it a moment ago, its name not durable yet.
+            staging.reuse(hash);
+            Ok(())
+        }
+        Presence::Absent | Presence::Wrong { .. } => staging.put(hash, bytes),
+    }
+}
+
+fn hash_of(read: &ReadFile) -> Option<BlobHash> {
+    match read {
+        ReadFile::Content { hash, .. } => Some(*hash),
+        _ => None,
+    }
+}
+
+/// Cuts the files to read into batches of at most [`limits::PIN_BATCH`] files whose content fits in
+/// memory together.
+fn batches<'a>(slots: &[Slot], to_read: &'a [usize]) -> Vec<&'a [usize]> {
+    let mut batches = Vec::new();
+    let (mut start, mut bytes) = (0, 0u64);
+    for (at, &index) in to_read.iter().enumerate() {
+        let size = slots[index].stat.size.min(limits::FILE_IN_MEMORY_BYTES_MAX);
+        let full =
+            at - start >= limits::PIN_BATCH || bytes + size > limits::CONTENT_IN_MEMORY_BYTES_MAX;
+        if full && at > start {
+            batches.push(&to_read[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    batches.push(&to_read[start..]);
+    batches
+}
+
+/// Makes the content of `held` and its pages durable; the tree is ready to be named by a manifest.
+///
+/// `extra` is a second list of entries to be stored as a tree of its own: a restore's account of
+/// what it leaves.
+///
+/// # Durability
+/// When it returns, everything the trees name is in the store and survives a power cut.
+pub(crate) fn store_tree(
+    access: &Access,
+    operation: &Operation<'_>,
+    base: Option<&Base>,
+    held: &mut Held,
+    staging: Staging<'_>,
+    extra: Option<&[Entry]>,
+) -> Result<StoredTrees> {
+    let mut pages = HashMap::new();
+    let tree = match base {
+        Some(base) if held.same_as_base => base.tree,
+        _ => {
+            let entries: Vec<Entry> =
+                held.entries.iter().map(|cached| cached.entry.clone()).collect();
+            let built = manifest::build(&entries);
+            for page in built.pages {
+                pages.insert(page.reference.hash, page.text);
+            }
+            built.tree
+        }
+    };
+    let extra = extra.map(|entries| {
+        let built = manifest::build(entries);
+        for page in built.pages {
+            pages.insert(page.reference.hash, page.text);
+        }
+        built.tree
+    });
+    // What the base has is protected with it.
+    if let (Some(base), false) = (base, pages.is_empty()) {
+        let known = access.index.read("list pages", |tx| tx.pages_of(base.tree.root))?;
+        pages.retain(|hash, _| !known.contains(hash));
+    }
+    let hashes: Vec<BlobHash> = pages.keys().copied().collect();
+    operation.pin(&hashes)?;
+    for (hash, text) in &pages {
+        put_if_absent(access, &staging, *hash, text)?;
+    }
+    let published = staging.publish()?;
+    held.counts.bytes_stored = published.stored_bytes;
+    Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })
+}
+
+/// Trees that are in the store.
+#[derive(Debug)]
+pub(crate) struct StoredTrees {
+    /// The workspace's state.
+    pub(crate) tree: Tree,
+    /// The second list, where there was one.
+    pub(crate) extra: Option<Tree>,
+    /// The stored length of what was added, in bytes.
+    pub(crate) stored_sizes: HashMap<BlobHash, u64>,
+}

@@ -1,0 +1,231 @@
+//! Looking at and tidying the store's own directories by path, and what a restore needs of single
+//! files.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::clock::Timestamp;
+use crate::disk::dir::{Dir, FileKind, file_stat};
+use crate::disk::small::write_whole;
+use crate::error::{Error, IoContext, Result};
+use crate::hash::{BlobHash, BlobHasher};
+use crate::limits;
+use crate::manifest::Mode;
+
+/// The names in the directory at `path`, in no order, each with whether it is a directory.
+///
+/// # Errors
+/// One that cannot be listed to its end is an error, never a short list.
+pub(crate) fn list_dir(path: &Path) -> Result<Vec<(Vec<u8>, bool)>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).at("list", path)? {
+        let entry = entry.at("list", path)?;
+        let is_dir = entry.file_type().at("examine", entry.path())?.is_dir();
+        names.push((entry.file_name().into_vec(), is_dir));
+    }
+    Ok(names)
+}
+
+/// Whether a directory, not a symlink to one, is at `path`.
+pub(crate) fn is_directory(path: &Path) -> Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at("examine", path),
+    }
+}
+
+/// The path of an existing file or directory without symlinks.
+pub(crate) fn real_path(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).at("find", path)
+}
+
+/// Removes the file at `path`; `false` where there is none. Not durable.
+pub(crate) fn remove_file(path: &Path) -> Result<bool> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at("remove", path),
+    }
+}
+
+/// Puts `bytes` in the place of the file `name`, whole or not at all. Not durable: a power cut may
+/// leave the old file, or one that is cut short, so its reader must be able to tell.
+pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result<()> {
+    let temp = [b"replace-", std::process::id().to_string().as_bytes(), b"-", name].concat();
+    tmp.try_unlink(&temp)?;
+    let mut file = tmp.create_file(&temp)?;
+    let written = write_whole(&mut file, bytes, &tmp.path_of(&temp))
+        .and_then(|()| tmp.rename_to(&temp, dir, name));
+    if written.is_err() {
+        tmp.try_unlink(&temp)?;
+    }
+    written
+}
+
+/// Writes `bytes` over the beginning of the file `name`. Neither durable nor atomic: its reader must
+/// be able to tell.
+pub(crate) fn overwrite_start(dir: &Dir, name: &[u8], bytes: &[u8]) -> Result<()> {
+    let path = dir.path_of(name);
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path).at("open", &path)?;
+    file.seek(SeekFrom::Start(0)).at("write", &path)?;
+    file.write_all(bytes).at("write", &path)
+}
+
+/// When the file at `path` was modified, in nanoseconds since 1970; `None` where there is none.
+pub(crate) fn modified_ns(path: &Path) -> Result<Option<i64>> {
+    let stat = retry_on_intr(|| rustix::fs::lstat(path));
+    match stat {
+        Err(Errno::NOENT) => Ok(None),
+        other => {
+            let stat = other.at("examine", path)?;
+            #[expect(clippy::unnecessary_cast, reason = "the widths differ between architectures")]
+            let ns = (stat.st_mtime as i64)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(i64::try_from(stat.st_mtime_nsec as u64).unwrap_or(0));
+            Ok(Some(ns))
+        }
+    }
+}
+
+/// Gives the file at `path` the present time as that of its last modification.
+pub(crate) fn touch(path: &Path) -> Result<()> {
+    let now = Timestamp::now().as_ns();
+    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    Dir::open(dir)?.set_mtime(name.as_encoded_bytes(), now)
+}
+
+/// Whether the file `name` in `dir` was modified within the last day: a temporary file without a
+/// lease may belong to a living process.
+pub(crate) fn is_young(dir: &Dir, name: &[u8]) -> Result<bool> {
+    let Some(stat) = dir.stat(name)? else { return Ok(false) };
+    let age = Timestamp::from_ns(stat.mtime_ns).until(Timestamp::now());
+    Ok(age < std::time::Duration::from_secs(24 * 60 * 60))
+}
+
+/// Makes the file at `path`, mode 0600, take `bytes` of the disk, where it is missing and twice as
+/// much is free.
+pub(crate) fn reserve(path: &Path, bytes: u64) -> Result<()> {
+    let dir = Dir::open(path.parent().unwrap_or(path))?;
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    if dir.stat(name)?.is_some() || crate::disk::available_bytes(&dir)? < bytes.saturating_mul(2) {
+        return Ok(());
+    }
+    let file = dir.create_file(name)?;
+    let flags = rustix::fs::FallocateFlags::empty();
+    let reserved = retry_on_intr(|| rustix::fs::fallocate(&file, flags, 0, bytes));
+    if reserved.is_err() {
+        dir.try_unlink(name)?;
+    }
+    reserved.at("reserve", path)
+}
+
+/// Makes the directory at `path` where it is missing, with the mode that the umask gives.
+pub(crate) fn make_directory_if_missing(path: &Path) -> Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).at("create", path)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes `name` and, if it is a directory, everything in it. Never follows a symlink.
+pub(crate) fn remove_tree(dir: &Dir, name: &[u8]) -> Result<()> {
+    // Nested as deep as what we make there, which is two levels.
+    match dir.stat(name)? {
+        None => Ok(()),
+        Some(stat) if stat.kind == FileKind::Dir => {
+            let inside = dir.open_child(name)?;
+            for name in inside.names()? {
+                remove_tree(&inside, &name)?;
+            }
+            dir.remove_dir(name)
+        }
+        Some(_) => dir.try_unlink(name).map(|_| ()),
+    }
+}
+
+/// The hash of a file's content, from its present position on.
+///
+/// Cost: one pass, in pieces.
+pub(crate) fn hash_file(mut file: &File, path: &Path) -> Result<BlobHash> {
+    let mut hasher = BlobHasher::default();
+    let mut buffer = vec![0; 128 * 1024];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(read) => hasher.update(&buffer[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).at("read", path),
+        }
+    }
+}
+
+/// Sets the permission bits of an open file.
+pub(crate) fn set_file_mode(file: &File, mode: Mode, path: &Path) -> Result<()> {
+    file.set_permissions(std::fs::Permissions::from_mode(mode.bits()))
+        .at("change the mode of", path)
+}
+
+/// Carries owner, group and extended attributes of one open file over to another. Returns what could
+/// not be carried over, as words.
+pub(crate) fn copy_attributes(from: &File, to: &File) -> Vec<&'static str> {
+    let mut lost = Vec::new();
+    let (source, target) = (file_stat(from, Path::new("")), file_stat(to, Path::new("")));
+    if let (Ok(source), Ok(target)) = (source, target)
+        && (source.uid, source.gid) != (target.uid, target.gid)
+    {
+        let uid = rustix::fs::Uid::from_raw(source.uid);
+        let gid = rustix::fs::Gid::from_raw(source.gid);
+        if rustix::fs::fchown(to, Some(uid), Some(gid)).is_err() {
+            lost.push("owner");
+        }
+    }
+    if copy_extended_attributes(from, to).is_err() {
+        lost.push("extended attributes");
+    }
+    lost
+}
+
+fn copy_extended_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
+    // The kernel's own limit for the list and for one value.
+    let mut names = vec![0u8; 64 * 1024];
+    let length = match rustix::fs::flistxattr(from, &mut names) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for name in names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0u8; 64 * 1024];
+        let length = rustix::fs::fgetxattr(from, name, &mut value)?;
+        rustix::fs::fsetxattr(to, name, &value[..length], rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+impl Dir {
+    /// Sets the permission bits of this directory itself.
+    pub(crate) fn set_own_mode(&self, mode: Mode) -> Result<()> {
+        let bits = rustix::fs::Mode::from_raw_mode(mode.bits());
+        retry_on_intr(|| rustix::fs::fchmod(self, bits)).at("change the mode of", self.path())
+    }
+}
+
+/// Checks that a directory has room for `needed_bytes` more, and leaves a little alone.
+///
+/// # Errors
+/// [`Error::NoSpace`].
+pub(crate) fn require_space(dir: &Dir, needed_bytes: u64) -> Result<()> {
+    let available = crate::disk::available_bytes(dir)?;
+    let available_bytes = available.saturating_sub(limits::DISK_FLOOR_BYTES);
+    if needed_bytes <= available_bytes {
+        return Ok(());
+    }
+    Err(Error::NoSpace { path: dir.path().to_owned(), needed_bytes, available_bytes })
+}

@@ -1,0 +1,561 @@
+//! What a restore will do, computed before anything is touched.
+//!
+//! Pure: two lists of entries in, a list of changes and a list of skips out. A plan is shown, and then
+//! applied exactly. The rules, in the order in which they bite:
+//!
+//! 1. What the target does not hold is left as it is.
+//! 2. A path is deleted only on positive evidence that it was not there: its deepest ancestor in the
+//!    target is a directory of which every name was listed, and the target covers the whole tree.
+//! 3. Nothing is overwritten, replaced or deleted whose present bytes are not held.
+//! 4. A directory gives way to a file only as a whole, and only if everything below it is held.
+//! 5. Files that are already as they should be are not touched.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+
+use crate::hash::Digest;
+use crate::id::CheckpointId;
+use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
+use crate::path::RelPath;
+
+/// A path as it is on disk now, held by the safety checkpoint unless its kind says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// What it is.
+    pub entry: Entry,
+    /// The device it lies on.
+    pub device: u64,
+    /// Its inode there: two names of one file share it.
+    pub inode: u64,
+}
+
+/// What happens to one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub path: RelPath,
+    /// As it is now; `None` where nothing is.
+    pub before: Option<Entry>,
+    /// As it will be; `None` where it is deleted.
+    pub after: Option<Entry>,
+}
+
+/// The four kinds of change, as plans list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeKind {
+    /// Nothing is there now.
+    Create,
+    /// Other content, another target, or another kind.
+    Overwrite,
+    /// It is removed.
+    Delete,
+    /// Only the permission bits.
+    Mode,
+}
+
+impl Change {
+    /// Which list of the plan it belongs to.
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.before, &self.after) {
+            (None, _) => ChangeKind::Create,
+            (Some(_), None) => ChangeKind::Delete,
+            (Some(before), Some(after)) if before.is_same_content(after) => ChangeKind::Mode,
+            (Some(_), Some(_)) => ChangeKind::Overwrite,
+        }
+    }
+}
+
+/// Why a path is left as it is although the target differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// The target does not hold it, for this reason.
+    NotCaptured(OmitReason),
+    /// By rule it is never saved, so it is never replaced: a secret, a version-control directory, a
+    /// store, a mount point; or a directory with one of these below it.
+    Rule(OmitReason),
+    /// Its present bytes cannot be held: unreadable, special, or changing while read.
+    NotSaved,
+    /// The target does not show that it was not there then.
+    NoEvidence,
+    /// It is another name of a file that the target has.
+    OtherName,
+    /// A directory above it could not be put in place.
+    Blocked,
+    /// Everything is restored but the set-user-id and set-group-id bits, which never are.
+    SetId,
+    /// It changed between the plan and its turn, or since the restore that is taken back.
+    Conflict,
+    /// The system refused, for example for lack of permission.
+    Failed,
+}
+
+impl SkipReason {
+    /// The word used in JSON and in plans.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotCaptured(reason) | Self::Rule(reason) => reason.as_str(),
+            Self::NotSaved => "not-saved",
+            Self::NoEvidence => "no-evidence",
+            Self::OtherName => "other-name",
+            Self::Blocked => "blocked",
+            Self::SetId => "set-id",
+            Self::Conflict => "conflict",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether the outcome falls short of the plan's intent, and the program says so by its exit
+    /// code. Skips by rule do not.
+    pub fn is_shortfall(self) -> bool {
+        matches!(self, Self::NotSaved | Self::Blocked | Self::Conflict | Self::Failed)
+    }
+}
+
+/// A path that is left as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip {
+    /// Where.
+    pub path: RelPath,
+    /// Why.
+    pub reason: SkipReason,
+}
+
+/// What a restore will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The checkpoint to be restored.
+    pub target: CheckpointId,
+    /// In order of path.
+    pub changes: Vec<Change>,
+    /// In order of path.
+    pub skips: Vec<Skip>,
+}
+
+impl Plan {
+    /// A name for exactly these changes to exactly this state: two plans with one id do the same.
+    pub fn id(&self) -> String {
+        let mut text = format!("{}\n", self.target).into_bytes();
+        for change in &self.changes {
+            text.extend_from_slice(format!("{:?}\n", (&change.before, &change.after)).as_bytes());
+        }
+        Digest::of(&text).to_string()
+    }
+
+    /// The changes of one kind, in order of path.
+    pub fn of_kind(&self, kind: ChangeKind) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.kind() == kind)
+    }
+
+    /// One entry for each changed path as it will be afterwards, for the safety checkpoint.
+    pub fn after(&self) -> Vec<Entry> {
+        let after = |change: &Change| {
+            change.after.clone().unwrap_or_else(|| Entry {
+                path: change.path.clone(),
+                mode: Mode::default(),
+                kind: EntryKind::Absent,
+            })
+        };
+        self.changes.iter().map(after).collect()
+    }
+}
+
+/// What a plan is computed from.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanInput<'a> {
+    /// The checkpoint to be restored.
+    pub target: &'a CheckpointId,
+    /// Its entries, sorted, beginning with the root.
+    pub then: &'a [Entry],
+    /// Whether `then` accounts for the whole tree; otherwise nothing in it is evidence of absence.
+    pub then_is_full: bool,
+    /// The present state, sorted, beginning with the root.
+    pub now: &'a [Present],
+    /// Which paths.
+    pub selection: Selection<'a>,
+}
+
+/// Which paths a plan is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Selection<'a> {
+    /// All.
+    All,
+    /// These, each with everything below it.
+    Below(&'a [RelPath]),
+    /// Exactly these: what an earlier restore touched, with what it left there. A path that is not
+    /// as it was left has been worked on since, and is a conflict.
+    Touched(&'a BTreeMap<RelPath, Entry>),
+}
+
+/// Computes the plan. Cost: one merge of the two lists, and a hash set of the present inodes.
+pub fn plan(input: PlanInput<'_>) -> Plan {
+    let mut planner = Planner::new(input);
+    planner.restore_what_was();
+    planner.delete_what_was_not();
+    planner.finish()
+}
+
+struct Planner<'a> {
+    input: PlanInput<'a>,
+    then: BTreeMap<&'a [u8], &'a Entry>,
+    now: BTreeMap<&'a [u8], &'a Present>,
+    root_device: u64,
+    /// The inodes of present names that the target has too.
+    kept_inodes: HashSet<(u64, u64)>,
+    changes: BTreeMap<RelPath, Change>,
+    skips: BTreeMap<RelPath, SkipReason>,
+    /// Paths of the target that stay as they are: nothing can be put below them.
+    blocked: HashSet<RelPath>,
+    /// Directories that give way to a file, and so take everything below with them.
+    replaced: HashSet<RelPath>,
+}
+
+impl Selection<'_> {
+    /// Whether a path is selected.
+    pub fn includes(self, path: &RelPath) -> bool {
+        match self {
+            Selection::All => true,
+            Selection::Below(paths) => paths.iter().any(|selected| path.is_at_or_below(selected)),
+            Selection::Touched(left) => left.contains_key(path),
+        }
+    }
+
+    /// Whether a path is selected, or lies above one that is.
+    pub fn includes_or_leads_to(self, path: &RelPath) -> bool {
+        self.includes(path)
+            || match self {
+                Selection::All => true,
+                Selection::Below(paths) => paths.iter().any(|below| below.is_at_or_below(path)),
+                Selection::Touched(left) => {
+                    // The paths below are those that begin with `path/`: the first after it tells.
+                    let mut prefix = path.as_bytes().to_vec();
+                    if !path.is_root() {
+                        prefix.push(b'/');
+                    }
+                    let from = (Bound::Included(&*prefix), Bound::Unbounded);
+                    let mut below = left.range::<[u8], _>(from);
+                    below.next().is_some_and(|(below, _)| below.as_bytes().starts_with(&prefix))
+                }
+            }
+    }
+}
+
+impl<'a> Planner<'a> {
+    fn new(input: PlanInput<'a>) -> Self {
+        let then: BTreeMap<_, _> =
+            input.then.iter().map(|entry| (entry.path.as_bytes(), entry)).collect();
+        let now: BTreeMap<_, _> =
+            input.now.iter().map(|present| (present.entry.path.as_bytes(), present)).collect();
+        let kept_inodes = input
+            .now
+            .iter()
+            .filter(|present| {
+                matches!(present.entry.kind, EntryKind::File { .. })
+                    && then.get(present.entry.path.as_bytes()).is_some_and(|entry| is_held(entry))
+            })
+            .map(|present| (present.device, present.inode))
+            .collect();
+        Self {
+            root_device: input.now.first().map_or(0, |root| root.device),
+            input,
+            then,
+            now,
+            kept_inodes,
+            changes: BTreeMap::new(),
+            skips: BTreeMap::new(),
+            blocked: HashSet::new(),
+            replaced: HashSet::new(),
+        }
+    }
+
+    fn is_selected(&self, path: &RelPath) -> bool {
+        self.input.selection.includes(path)
+    }
+
+    /// Whether a touched path is not as the earlier restore left it.
+    fn is_worked_on(&self, path: &RelPath) -> bool {
+        let Selection::Touched(left) = self.input.selection else { return false };
+        let Some(left) = left.get(path) else { return true };
+        match self.now.get(path.as_bytes()) {
+            Some(present) => !present.entry.is_same_state(left),
+            None => left.kind != EntryKind::Absent,
+        }
+    }
+
+    fn skip(&mut self, path: &RelPath, reason: SkipReason) {
+        self.skips.insert(path.clone(), reason);
+    }
+
+    /// Goes over the target, parents before what is below them (a parent's path is a prefix, so it
+    /// sorts first), and puts each path back.
+    fn restore_what_was(&mut self) {
+        for then in self.input.then {
+            let selected = self.is_selected(&then.path);
+            if !self.input.selection.includes_or_leads_to(&then.path) {
+                continue;
+            }
+            let parent_blocked =
+                then.path.parent().is_some_and(|parent| self.blocked.contains(&parent));
+            if parent_blocked {
+                self.blocked.insert(then.path.clone());
+                if selected && is_held(then) {
+                    self.skip(&then.path, SkipReason::Blocked);
+                }
+                continue;
+            }
+            let now = self.now.get(then.path.as_bytes()).copied();
+            if !selected {
+                self.make_way(then, now);
+            } else if let EntryKind::Omitted { reason, .. } = then.kind {
+                self.leave_omitted(then, now, reason);
+            } else {
+                self.put_back(then, now);
+            }
+        }
+    }
+
+    /// An unselected directory above the selection.
+    fn make_way(&mut self, then: &Entry, now: Option<&Present>) {
+        match now {
+            None => {
+                self.changes.insert(then.path.clone(), change(None, Some(then)));
+            }
+            Some(present) if matches!(present.entry.kind, EntryKind::Dir { .. }) => {}
+            Some(_) => {
+                self.blocked.insert(then.path.clone());
+            }
+        }
+    }
+
+    fn leave_omitted(&mut self, then: &Entry, now: Option<&Present>, reason: OmitReason) {
+        // Both leave it out: nothing is known to differ, and a list of every ignored folder on every
+        // restore would hide what matters.
+        let differs = now.is_none_or(|present| is_held(&present.entry));
+        if differs {
+            self.skip(&then.path, SkipReason::NotCaptured(reason));
+        }
+    }
+
+    fn put_back(&mut self, then: &Entry, now: Option<&Present>) {
+        let wanted = wanted(then);
+        if wanted.mode != then.mode && now.is_none_or(|present| present.entry.mode != then.mode) {
+            self.skip(&then.path, SkipReason::SetId);
+        }
+        let is_done = now.is_some_and(|present| {
+            present.entry.is_same_state(then) || present.entry.is_same_state(&wanted)
+        });
+        if is_done {
+            return;
+        }
+        if self.is_worked_on(&then.path) {
+            self.skip(&then.path, SkipReason::Conflict);
+            self.blocked.insert(then.path.clone());
+            return;
+        }
+        let Some(present) = now else {
+            self.put_new(then, &wanted);
+            return;
+        };
+        let before = &present.entry;
+        if let Some(reason) = self.why_not_replaced(present, &wanted) {
+            self.skip(&then.path, reason);
+            // Below a directory that is there, and whose mode alone cannot be set, work goes on.
+            if !before.is_same_content(&wanted) {
+                self.blocked.insert(then.path.clone());
+            }
+            return;
+        }
+        let is_dir = matches!(before.kind, EntryKind::Dir { .. });
+        if is_dir && !matches!(wanted.kind, EntryKind::Dir { .. }) {
+            self.replaced.insert(then.path.clone());
+        }
+        self.changes.insert(then.path.clone(), change(Some(before), Some(&wanted)));
+    }
+
+    fn put_new(&mut self, then: &Entry, wanted: &Entry) {
+        let parent = then.path.parent().and_then(|parent| self.now.get(parent.as_bytes()).copied());
+        if parent.is_some_and(|parent| parent.device != self.root_device) {
+            self.skip(&then.path, SkipReason::Rule(OmitReason::Mount));
+            self.blocked.insert(then.path.clone());
+            return;
+        }
+        self.changes.insert(then.path.clone(), change(None, Some(wanted)));
+    }
+
+    /// Why what is there now must stay; `None` where it may be replaced.
+    fn why_not_replaced(&self, present: &Present, wanted: &Entry) -> Option<SkipReason> {
+        if present.device != self.root_device {
+            return Some(SkipReason::Rule(OmitReason::Mount));
+        }
+        let before = &present.entry;
+        if let Some(reason) = why_not_held(before) {
+            return Some(reason);
+        }
+        let gives_way = matches!(before.kind, EntryKind::Dir { .. })
+            && !matches!(wanted.kind, EntryKind::Dir { .. });
+        if gives_way { self.why_not_removed(&before.path) } else { None }
+    }
+
+    /// Why the directory `path` cannot go as a whole.
+    fn why_not_removed(&self, path: &RelPath) -> Option<SkipReason> {
+        let mut worst = None;
+        for present in self.below(path) {
+            let partial = matches!(present.entry.kind, EntryKind::Dir { listed: Listed::Partial });
+            let is_own = present.entry.path == *path;
+            let reason = if present.device != self.root_device {
+                Some(SkipReason::Rule(OmitReason::Mount))
+            } else if !is_own && self.is_worked_on(&present.entry.path) {
+                Some(SkipReason::Conflict)
+            } else if partial {
+                Some(SkipReason::NotSaved)
+            } else {
+                why_not_held(&present.entry)
+            };
+            match reason {
+                Some(reason @ SkipReason::Rule(_)) => return Some(reason),
+                Some(reason) => worst = Some(reason),
+                None => {}
+            }
+        }
+        worst
+    }
+
+    /// The present directory itself and everything below it, in order of path.
+    fn below(&self, path: &RelPath) -> impl Iterator<Item = &'a Present> {
+        let mut prefix = path.as_bytes().to_vec();
+        prefix.push(b'/');
+        let own = self.now.get(path.as_bytes()).copied();
+        // The names below are contiguous: they are those that begin with `path/`.
+        let start =
+            self.input.now.partition_point(|present| present.entry.path.as_bytes() < &*prefix);
+        let rest = self.input.now.get(start..).unwrap_or_default();
+        own.into_iter().chain(
+            rest.iter()
+                .take_while(move |present| present.entry.path.as_bytes().starts_with(&prefix)),
+        )
+    }
+
+    /// Goes over what is there now and the target does not name, deepest first, so that a directory
+    /// comes after everything in it.
+    fn delete_what_was_not(&mut self) {
+        for present in self.input.now.iter().rev() {
+            let path = &present.entry.path;
+            let is_named = self.then.contains_key(path.as_bytes());
+            if is_named || !self.is_selected(path) || !is_in_scope(&present.entry) {
+                continue;
+            }
+            if path.ancestors().any(|ancestor| self.replaced.contains(&ancestor)) {
+                self.changes.insert(path.clone(), change(Some(&present.entry), None));
+                continue;
+            }
+            match self.why_not_deleted(present) {
+                Deletion::Allowed => {
+                    self.changes.insert(path.clone(), change(Some(&present.entry), None));
+                }
+                Deletion::Refused(reason) => self.skip(path, reason),
+                Deletion::StaysWithParent => {}
+            }
+        }
+    }
+
+    fn why_not_deleted(&self, present: &Present) -> Deletion {
+        let path = &present.entry.path;
+        let ancestor = path
+            .ancestors()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .find_map(|ancestor| self.then.get(ancestor.as_bytes()).copied());
+        match ancestor.map(|entry| &entry.kind) {
+            Some(EntryKind::Dir { listed: Listed::Whole }) if self.input.then_is_full => {}
+            // Said once, at the path that the target names.
+            Some(
+                EntryKind::Omitted { .. } | EntryKind::File { .. } | EntryKind::Symlink { .. },
+            ) => {
+                return Deletion::StaysWithParent;
+            }
+            _ => return Deletion::Refused(SkipReason::NoEvidence),
+        }
+        if present.device != self.root_device {
+            return Deletion::Refused(SkipReason::Rule(OmitReason::Mount));
+        }
+        if self.is_worked_on(path) {
+            return Deletion::Refused(SkipReason::Conflict);
+        }
+        if let Some(reason) = why_not_held(&present.entry) {
+            return Deletion::Refused(reason);
+        }
+        let is_file = matches!(present.entry.kind, EntryKind::File { .. });
+        if is_file && self.kept_inodes.contains(&(present.device, present.inode)) {
+            return Deletion::Refused(SkipReason::OtherName);
+        }
+        if let EntryKind::Dir { listed } = present.entry.kind {
+            // Deepest first: what is to go from inside has been decided.
+            let stays = |inside: &Present| {
+                inside.entry.path != *path && !self.is_deleted(&inside.entry.path)
+            };
+            if listed == Listed::Partial || self.below(path).any(stays) {
+                return Deletion::StaysWithParent;
+            }
+        }
+        Deletion::Allowed
+    }
+
+    fn is_deleted(&self, path: &RelPath) -> bool {
+        self.changes.get(path).is_some_and(|change| change.after.is_none())
+    }
+
+    fn finish(self) -> Plan {
+        let skip = |(path, reason)| Skip { path, reason };
+        Plan {
+            target: self.input.target.clone(),
+            changes: self.changes.into_values().collect(),
+            skips: self.skips.into_iter().map(skip).collect(),
+        }
+    }
+}
+
+enum Deletion {
+    Allowed,
+    Refused(SkipReason),
+    /// The reason is given elsewhere: at a path above, or at one inside that stays.
+    StaysWithParent,
+}
+
+fn change(before: Option<&Entry>, after: Option<&Entry>) -> Change {
+    let path = before.or(after).map(|entry| entry.path.clone()).unwrap_or_default();
+    Change { path, before: before.cloned(), after: after.cloned() }
+}
+
+/// What a restore puts in place of an entry: files lose set-user-id and set-group-id, which could
+/// give a stranger's content the rights of whoever restores.
+fn wanted(then: &Entry) -> Entry {
+    match then.kind {
+        EntryKind::File { .. } => Entry { mode: then.mode.without_set_id(), ..then.clone() },
+        _ => then.clone(),
+    }
+}
+
+fn is_held(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { .. } | EntryKind::Symlink { .. } | EntryKind::Dir { .. })
+}
+
+/// What today's rules leave out is nobody's to delete.
+fn is_in_scope(entry: &Entry) -> bool {
+    is_held(entry)
+}
+
+/// Why the present bytes at a path cannot be had back; `None` where they can.
+fn why_not_held(entry: &Entry) -> Option<SkipReason> {
+    match entry.kind {
+        EntryKind::File { unstable: true, .. } => Some(SkipReason::NotSaved),
+        EntryKind::Omitted { reason, .. } => Some(match reason {
+            OmitReason::Secret | OmitReason::Excluded | OmitReason::Store | OmitReason::Mount => {
+                SkipReason::Rule(reason)
+            }
+            _ => SkipReason::NotSaved,
+        }),
+        EntryKind::File { .. } | EntryKind::Symlink { .. } | EntryKind::Dir { .. } => None,
+        EntryKind::Absent => Some(SkipReason::NotSaved),
+    }
+}

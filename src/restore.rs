@@ -1,0 +1,135 @@
+//! Restore: a workspace goes back to a checkpoint.
+//!
+//! The facade puts the steps together: walk and hash the present, [`crate::plan`], check that every
+//! blob that is needed is there and whole, capture the present as a safety checkpoint, [`stage`] the
+//! new contents beside their places, write the journal, [`apply`], [`finish`]. Nothing in the
+//! workspace changes before all of the new content is staged and checked; nothing is removed whose
+//! bytes are not held.
+
+mod apply;
+mod into;
+mod recover;
+mod stage;
+
+use std::collections::BTreeMap;
+
+pub(crate) use apply::apply;
+pub(crate) use into::restore_into;
+pub(crate) use recover::{Recovered, abort, add_conflicts, recover};
+pub(crate) use stage::{Stage, discard, finish, has_own_directory, stage};
+
+use crate::blobs::{Blobs, Presence};
+use crate::checkpoint::CaptureProblem;
+use crate::error::{Error, LostContent, Result};
+use crate::id::{CheckpointId, WorkspaceId};
+use crate::manifest::Entry;
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::plan::{Plan, Skip};
+use crate::settings::ScopeSettings;
+use rayon::prelude::*;
+
+/// How to restore.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RestoreOptions {
+    /// Only these paths, each with everything below it; all where empty.
+    pub paths: Vec<RelPath>,
+    /// Decide by content and not by stamps which files are already as they should be.
+    pub thorough: bool,
+    /// Put recorded modification times back. Off: files get the present time, so that builds see the
+    /// change.
+    pub preserve_mtime: bool,
+    /// The session that the safety checkpoint goes to; the workspace's default one where none is
+    /// named.
+    pub session: Option<String>,
+    /// The rules by which the present is captured.
+    pub scope: ScopeSettings,
+    /// The id of the plan that was shown and agreed to: if the disk has changed so that another plan
+    /// would be carried out, refuse.
+    pub expected_plan: Option<String>,
+    /// Restore `/`, the home directory, or what contains it.
+    pub force: bool,
+    /// Which workspace this is, where path and directory disagree.
+    pub workspace: Option<WorkspaceId>,
+}
+
+/// What a restore or undo did, or would do.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct RestoreOutcome {
+    /// What was planned.
+    pub plan: Plan,
+    /// The root of the workspace.
+    pub root: std::path::PathBuf,
+    /// The checkpoint that holds what was there before; `None` where nothing had to change, and for a
+    /// plan that was not carried out.
+    pub safety: Option<CheckpointId>,
+    /// How many of the planned changes were made.
+    pub changed: u64,
+    /// Planned paths that were left as they were, and why.
+    pub left: Vec<Skip>,
+    /// What a person should know: a file kept aside, an owner that could not be kept.
+    pub remarks: Vec<String>,
+    /// What of the present could not be held whole; none of it was touched.
+    pub problems: Vec<CaptureProblem>,
+}
+
+impl RestoreOutcome {
+    /// Whether planned or wanted paths were left as they were for another reason than a rule.
+    pub fn is_short(&self) -> bool {
+        !self.left.is_empty() || self.plan.skips.iter().any(|skip| skip.reason.is_shortfall())
+    }
+}
+
+/// Reads and checks every blob that the plan needs.
+///
+/// # Errors
+/// [`Error::ContentLost`] naming each path and blob. Nothing has changed then.
+///
+/// Cost: each needed blob is read and hashed once.
+pub(crate) fn check_content(blobs: &Blobs, plan: &Plan, monitor: &dyn Monitor) -> Result<()> {
+    let needed: Vec<&Entry> = plan
+        .changes
+        .iter()
+        .filter_map(|change| {
+            change.after.as_ref().filter(|after| {
+                change.before.as_ref().is_none_or(|before| !before.is_same_content(after))
+            })
+        })
+        .collect();
+    check_entries(blobs, &needed, monitor)
+}
+
+/// Reads and checks the content of every file among `entries`.
+///
+/// # Errors
+/// As [`check_content`].
+pub(crate) fn check_entries(
+    blobs: &Blobs,
+    entries: &[&Entry],
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    let check = |entry: &&Entry| -> Result<Option<LostContent>> {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let Some((hash, size)) = entry.blob() else { return Ok(None) };
+        let reason = match blobs.check(hash, Some(size))? {
+            Presence::Present { .. } => return Ok(None),
+            Presence::Absent => "missing".to_owned(),
+            Presence::Wrong { reason } => reason,
+        };
+        Ok(Some(LostContent { path: entry.path.clone(), hash, reason }))
+    };
+    let checked: Vec<Option<LostContent>> = crate::threads::pool("check")?
+        .install(|| entries.par_iter().map(check).collect::<Result<_>>())?;
+    let lost: Vec<LostContent> = checked.into_iter().flatten().collect();
+    if lost.is_empty() { Ok(()) } else { Err(Error::ContentLost { lost }) }
+}
+
+/// What an earlier restore touched, with what it left there, from its safety checkpoint.
+pub(crate) fn touched(after: Vec<Entry>) -> BTreeMap<RelPath, Entry> {
+    after.into_iter().map(|entry| (entry.path.clone(), entry)).collect()
+}

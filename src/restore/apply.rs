@@ -1,0 +1,450 @@
+//! Changing the workspace, one path at a time, each step checked.
+//!
+//! Every step is written so that doing it again does no harm: it looks at what is there, and does
+//! what is still to do. So the first run and the completion of an interrupted one are the same code.
+//!
+//! What is at a path is compared with what the safety checkpoint held there, before the step by its
+//! stamps and after it by what came out. Whoever changed the file in between wins: the file goes back
+//! and the path is reported.
+
+use std::collections::HashSet;
+
+use crate::access::Access;
+use crate::disk::{self, Dir, Exchange, FileKind, FileStat, Placed, ToSync};
+use crate::error::{Error, Result};
+use crate::journal::{Action, Journal, Stamp};
+use crate::manifest::{Entry, EntryKind, Mode};
+use crate::monitor::{Monitor, Phase};
+use crate::path::RelPath;
+use crate::plan::{Skip, SkipReason};
+use crate::restore::stage::{
+    Stage, displaced_name, find_action, holds_one_of, is_mode_only, stage_one, staged_name,
+};
+use crate::sessions::with_source;
+
+/// What applying a journal came to.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// How many changes are in place.
+    pub(crate) changed: u64,
+    /// What was left as it was.
+    pub(crate) left: Vec<Skip>,
+    /// What a person should know.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// How one step ended.
+enum Step {
+    Done,
+    Left(SkipReason),
+}
+
+/// Makes every change of the journal that is not made yet: first what comes, parents before what is
+/// in them; then what goes, deepest first; last the permission bits of directories.
+///
+/// # Durability
+/// The names survive a power cut when it returns. In between each file is either the old or the new
+/// one, never a torn one; the whole is not atomic.
+pub(crate) fn apply(
+    access: &Access,
+    root: &Dir,
+    stage: &Stage,
+    journal: &Journal,
+    monitor: &dyn Monitor,
+) -> Result<Applied> {
+    monitor.phase(Phase::Apply, Some(journal.actions.len() as u64));
+    let mut applier = Applier {
+        access,
+        root,
+        stage,
+        journal,
+        applied: Applied::default(),
+        touched: HashSet::new(),
+    };
+    let indexed = || journal.actions.iter().enumerate();
+    for (index, action) in indexed().filter(|(_, action)| action.after.is_some()) {
+        applier.take(index, action, Applier::put);
+        monitor.advanced(1, 0);
+    }
+    for (index, action) in indexed().rev().filter(|(_, action)| action.after.is_none()) {
+        applier.take(index, action, Applier::remove);
+        monitor.advanced(1, 0);
+    }
+    for (_, action) in indexed().rev() {
+        applier.close_directory(action);
+    }
+    applier.sync()?;
+    applier.applied.left.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(applier.applied)
+}
+
+struct Applier<'a> {
+    access: &'a Access,
+    root: &'a Dir,
+    stage: &'a Stage,
+    journal: &'a Journal,
+    applied: Applied,
+    /// Directories in which a name changed.
+    touched: HashSet<RelPath>,
+}
+
+impl Applier<'_> {
+    /// Runs one step. An error of the system concerns this path only: the others go on, and the
+    /// path is reported.
+    fn take(
+        &mut self,
+        index: usize,
+        action: &Action,
+        step: fn(&mut Self, usize, &Action) -> Result<Step>,
+    ) {
+        match step(self, index, action) {
+            Ok(Step::Done) => self.applied.changed += 1,
+            Ok(Step::Left(reason)) => self.leave(&action.path, reason),
+            Err(error) => {
+                self.leave(&action.path, SkipReason::Failed);
+                self.applied.remarks.push(format!("`{}`: {}", action.path, with_source(&error)));
+            }
+        }
+    }
+
+    fn leave(&mut self, path: &RelPath, reason: SkipReason) {
+        self.applied.left.push(Skip { path: path.clone(), reason });
+    }
+
+    /// The directory that holds a path; `None` where it is not there or not a directory any more.
+    fn parent(&self, path: &RelPath) -> Result<Option<Dir>> {
+        self.root.try_open_dir(&path.parent().unwrap_or_default())
+    }
+
+    fn touch(&mut self, path: &RelPath) {
+        self.touched.insert(path.parent().unwrap_or_default());
+    }
+
+    /// Puts a path's new state in place.
+    fn put(&mut self, index: usize, action: &Action) -> Result<Step> {
+        let Some(after) = &action.after else { return Ok(Step::Done) };
+        if action.path.is_root() {
+            // Only its permission bits can change, and they are set last.
+            return Ok(Step::Done);
+        }
+        let Some(parent) = self.parent(&action.path)? else {
+            return Ok(Step::Left(SkipReason::Blocked));
+        };
+        let there = parent.stat(action.path.name())?;
+        self.touch(&action.path);
+        match (there, &action.before) {
+            (Some(stat), Some((before, stamp))) if stamp.fits(&stat, false) => {
+                self.replace(index, action, after, before, stamp, &parent)
+            }
+            (Some(_), _) if self.is_in_place(&parent, action, after)? => {
+                self.set_file_mode(&parent, action, after)
+            }
+            (Some(_), _) => Ok(Step::Left(SkipReason::Conflict)),
+            (None, Some(_)) if self.stage.dir.stat(&displaced_name(index))?.is_none() => {
+                // Somebody removed it after it was saved.
+                Ok(Step::Left(SkipReason::Conflict))
+            }
+            (None, _) => self.create(index, action, after, &parent),
+        }
+    }
+
+    fn is_in_place(&self, parent: &Dir, action: &Action, after: &Entry) -> Result<bool> {
+        holds_one_of(parent, action.path.name(), std::iter::once(after))
+    }
+
+    /// Sets the permission bits of a file whose content is in place: they differ only where a
+    /// change of mode alone was interrupted.
+    fn set_file_mode(&self, parent: &Dir, action: &Action, after: &Entry) -> Result<Step> {
+        let name = action.path.name();
+        let is_file = matches!(after.kind, EntryKind::File { .. });
+        if is_file && parent.stat(name)?.is_some_and(|stat| stat.mode != after.mode) {
+            parent.set_mode(name, after.mode)?;
+        }
+        Ok(Step::Done)
+    }
+
+    /// Nothing is there.
+    fn create(
+        &mut self,
+        index: usize,
+        action: &Action,
+        after: &Entry,
+        parent: &Dir,
+    ) -> Result<Step> {
+        let name = action.path.name();
+        if matches!(after.kind, EntryKind::Dir { .. }) {
+            // Its own permission bits come last: until then nobody else can look in, and we can
+            // write.
+            parent.make_dir(name, Mode::from_st_mode(0o700))?;
+            return Ok(Step::Done);
+        }
+        self.ensure_staged(index, action)?;
+        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name)? {
+            Placed::Done => Ok(Step::Done),
+            Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
+        }
+    }
+
+    /// The staged content is there, unless a completed step of an earlier run has used it up.
+    fn ensure_staged(&self, index: usize, action: &Action) -> Result<()> {
+        if self.stage.dir.stat(&staged_name(index))?.is_none() {
+            let preserve_mtime = self.journal.preserve_mtime;
+            stage_one(self.access, self.root, self.stage, index, action, preserve_mtime)?;
+        }
+        Ok(())
+    }
+
+    /// What is there is what the safety checkpoint holds.
+    fn replace(
+        &mut self,
+        index: usize,
+        action: &Action,
+        after: &Entry,
+        before: &Entry,
+        stamp: &Stamp,
+        parent: &Dir,
+    ) -> Result<Step> {
+        if is_mode_only(action) {
+            return self.change_mode(action, after, stamp, parent);
+        }
+        let is_dir = |entry: &Entry| matches!(entry.kind, EntryKind::Dir { .. });
+        match (is_dir(before), is_dir(after)) {
+            (_, true) => {
+                if let Some(reason) = self.displace(index, action, stamp, parent)? {
+                    return Ok(Step::Left(reason));
+                }
+                self.create(index, action, after, parent)
+            }
+            (true, false) => self.replace_directory(index, action, stamp, parent),
+            (false, false) => self.exchange(index, action, stamp, parent),
+        }
+    }
+
+    fn change_mode(
+        &self,
+        action: &Action,
+        after: &Entry,
+        stamp: &Stamp,
+        parent: &Dir,
+    ) -> Result<Step> {
+        let name = action.path.name();
+        match after.kind {
+            EntryKind::File { .. } => {
+                // Through a handle, so that the file checked is the file changed.
+                let file = parent.open_file(name)?;
+                let path = parent.path_of(name);
+                if !stamp.fits(&disk::file_stat(&file, &path)?, false) {
+                    return Ok(Step::Left(SkipReason::Conflict));
+                }
+                disk::set_file_mode(&file, after.mode, &path)?;
+            }
+            // A directory that becomes writable must be so before names in it change; one that
+            // becomes less comes last.
+            EntryKind::Dir { .. } if after.mode.bits() & 0o300 == 0o300 => {
+                parent.set_mode(name, after.mode)?;
+            }
+            _ => {}
+        }
+        Ok(Step::Done)
+    }
+
+    /// Exchanges the staged file with the one in place, and looks at what came out.
+    fn exchange(
+        &mut self,
+        index: usize,
+        action: &Action,
+        stamp: &Stamp,
+        parent: &Dir,
+    ) -> Result<Step> {
+        self.ensure_staged(index, action)?;
+        let (name, staged) = (action.path.name(), staged_name(index));
+        match self.stage.dir.exchange(&staged, parent, name)? {
+            Exchange::Done => {
+                let out = self.stage.dir.stat(&staged)?;
+                if out.is_some_and(|stat| stamp.fits(&stat, true)) {
+                    return Ok(Step::Done);
+                }
+                // An editor saved in the moment between: its file goes back. If it saved once more
+                // meanwhile, that newer file is in the stage now, and finishing keeps it.
+                match self.stage.dir.exchange(&staged, parent, name)? {
+                    Exchange::Done | Exchange::Unsupported => Ok(Step::Left(SkipReason::Conflict)),
+                }
+            }
+            Exchange::Unsupported => {
+                if let Some(reason) = self.displace(index, action, stamp, parent)? {
+                    return Ok(Step::Left(reason));
+                }
+                match self.stage.dir.rename_no_replace(&staged, parent, name)? {
+                    Placed::Done => Ok(Step::Done),
+                    Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
+                }
+            }
+        }
+    }
+
+    /// Moves what is at a path into the stage, and puts it back if it is not what was expected.
+    /// Returns why the path is left, if it is.
+    fn displace(
+        &self,
+        index: usize,
+        action: &Action,
+        stamp: &Stamp,
+        parent: &Dir,
+    ) -> Result<Option<SkipReason>> {
+        let (name, displaced) = (action.path.name(), displaced_name(index));
+        if parent.rename_no_replace(name, &self.stage.dir, &displaced)? == Placed::Taken {
+            return Ok(Some(SkipReason::Conflict));
+        }
+        let out = self.stage.dir.stat(&displaced)?;
+        if out.is_some_and(|stat| stamp.fits(&stat, true)) {
+            return Ok(None);
+        }
+        self.put_back(&displaced, parent, name)?;
+        Ok(Some(SkipReason::Conflict))
+    }
+
+    /// Puts a displaced thing back. Where its name is taken by now, finishing compares and keeps it.
+    fn put_back(&self, displaced: &[u8], parent: &Dir, name: &[u8]) -> Result<()> {
+        match self.stage.dir.rename_no_replace(displaced, parent, name)? {
+            Placed::Done | Placed::Taken => Ok(()),
+        }
+    }
+
+    /// A directory gives way to a file: as a whole, if everything in it is what was saved.
+    fn replace_directory(
+        &mut self,
+        index: usize,
+        action: &Action,
+        stamp: &Stamp,
+        parent: &Dir,
+    ) -> Result<Step> {
+        self.ensure_staged(index, action)?;
+        if let Some(reason) = self.displace(index, action, stamp, parent)? {
+            return Ok(Step::Left(reason));
+        }
+        let (name, displaced) = (action.path.name(), displaced_name(index));
+        // Looked at after it was moved: nobody can reach it by its path any more.
+        if !self.is_all_saved(&self.stage.dir, &displaced, &action.path)? {
+            self.put_back(&displaced, parent, name)?;
+            return Ok(Step::Left(SkipReason::Conflict));
+        }
+        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name)? {
+            Placed::Done => Ok(Step::Done),
+            Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
+        }
+    }
+
+    fn is_all_saved(&self, parent: &Dir, name: &[u8], path: &RelPath) -> Result<bool> {
+        let dir = parent.open_child(name)?;
+        for inside in dir.names()? {
+            let Ok(inside_path) = path.join(&inside) else { return Ok(false) };
+            let saved =
+                find_action(self.journal, &inside_path).and_then(|action| action.before.as_ref());
+            let (Some(stat), Some((_, stamp))) = (dir.stat(&inside)?, saved) else {
+                return Ok(false);
+            };
+            if !stamp.fits(&stat, false) {
+                return Ok(false);
+            }
+            if stat.kind == FileKind::Dir && !self.is_all_saved(&dir, &inside, &inside_path)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes a path away.
+    fn remove(&mut self, index: usize, action: &Action) -> Result<Step> {
+        let Some((_, stamp)) = &action.before else { return Ok(Step::Done) };
+        let Some(parent) = self.parent(&action.path)? else {
+            // What was above it has given way, and took it along.
+            return Ok(Step::Done);
+        };
+        let name = action.path.name();
+        let Some(stat) = parent.stat(name)? else { return Ok(Step::Done) };
+        if !stamp.fits(&stat, false) {
+            return Ok(Step::Left(SkipReason::Conflict));
+        }
+        self.touch(&action.path);
+        if stat.kind == FileKind::Dir {
+            return remove_empty_dir(&parent, name);
+        }
+        if self.is_another_name(&stat, &action.path)? {
+            return Ok(Step::Left(SkipReason::OtherName));
+        }
+        match self.displace(index, action, stamp, &parent)? {
+            Some(reason) => Ok(Step::Left(reason)),
+            None => Ok(Step::Done),
+        }
+    }
+
+    /// Whether a name about to go leads to the same file as a name that stays in its directory: on a
+    /// file system that folds case or normal forms, removing one removes the other.
+    fn is_another_name(&self, stat: &FileStat, path: &RelPath) -> Result<bool> {
+        if stat.nlink > 1 {
+            return Ok(false);
+        }
+        let folded = path.name().to_ascii_lowercase();
+        let Some(parent) = self.parent(path)? else { return Ok(false) };
+        for action in self.journal.actions.iter().filter(|action| action.after.is_some()) {
+            let same_dir = action.path.parent() == path.parent();
+            if !same_dir || action.path.name().to_ascii_lowercase() != folded {
+                continue;
+            }
+            if parent.stat(action.path.name())?.is_some_and(|other| other.is_same_inode(stat)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sets the final permission bits of a directory that was made or whose bits become fewer.
+    fn close_directory(&mut self, action: &Action) {
+        let Some(after) = &action.after else { return };
+        if !matches!(after.kind, EntryKind::Dir { .. }) || self.is_left(&action.path) {
+            return;
+        }
+        let set = || -> Result<()> {
+            if action.path.is_root() {
+                return self.root.set_own_mode(after.mode);
+            }
+            let Some(parent) = self.parent(&action.path)? else { return Ok(()) };
+            let name = action.path.name();
+            match parent.stat(name)? {
+                Some(stat) if stat.kind == FileKind::Dir && stat.mode != after.mode => {
+                    parent.set_mode(name, after.mode)
+                }
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = set() {
+            self.leave(&action.path, SkipReason::Failed);
+            self.applied.remarks.push(format!("`{}`: {}", action.path, with_source(&error)));
+        }
+    }
+
+    fn is_left(&self, path: &RelPath) -> bool {
+        self.applied.left.iter().any(|left| left.path == *path)
+    }
+
+    /// Makes the changed names durable, so that closing the journal does not come before them.
+    fn sync(&self) -> Result<()> {
+        let mut dirs = Vec::new();
+        for path in &self.touched {
+            dirs.extend(self.root.try_open_dir(path)?);
+        }
+        let items: Vec<ToSync<'_>> = dirs.iter().map(ToSync::Directory).collect();
+        disk::sync_all(self.root, &items)
+    }
+}
+
+fn remove_empty_dir(parent: &Dir, name: &[u8]) -> Result<Step> {
+    match parent.remove_dir(name) {
+        Ok(()) => Ok(Step::Done),
+        // Something was put into it meanwhile, or something in it stays.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
+            Ok(Step::Left(SkipReason::Conflict))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,101 @@
+//! What becomes of a restore whose process died.
+
+use crate::access::Access;
+use crate::access::OpenWorkspace;
+use crate::error::{Error, Result};
+use crate::id::CheckpointId;
+use crate::journal::{Journal, JournalPhase};
+use crate::monitor::{Monitor, Notice};
+use crate::path::RelPath;
+use crate::plan::Skip;
+use crate::restore::apply::apply;
+use crate::restore::stage::{Stage, discard, finish};
+use crate::sessions::with_source;
+
+/// What was found and done.
+#[derive(Debug)]
+pub(crate) enum Recovered {
+    /// No restore was open.
+    Nothing,
+    /// One that had not changed anything was discarded.
+    Discarded,
+    /// One that had begun to change the workspace was completed.
+    Completed {
+        /// How many changes are in place.
+        changed: u64,
+        /// What was left as it was.
+        left: Vec<Skip>,
+        /// What a person should know.
+        remarks: Vec<String>,
+        /// The checkpoint that holds what was there before.
+        safety: CheckpointId,
+    },
+}
+
+/// Ends the open restore of a workspace, if there is one: forward where the workspace had begun to
+/// change, back where it had not. The caller holds the workspace's lock.
+///
+/// # Errors
+/// [`Error::RestoreOpen`]: it could not be completed, and is still open.
+pub(crate) fn recover(
+    access: &Access,
+    open: &OpenWorkspace,
+    monitor: &dyn Monitor,
+) -> Result<Recovered> {
+    let stuck = |error: &Error| Error::RestoreOpen {
+        workspace: open.path.clone(),
+        reason: with_source(error),
+    };
+    let journal =
+        Journal::read(&access.layout, open.workspace.id).map_err(|error| stuck(&error))?;
+    let Some(journal) = journal else { return Ok(Recovered::Nothing) };
+    if journal.phase == JournalPhase::Staging {
+        discard(access, &open.dir, &journal).map_err(|error| stuck(&error))?;
+        monitor.notice(&Notice::RestoreDiscarded);
+        return Ok(Recovered::Discarded);
+    }
+    let complete = || -> Result<Recovered> {
+        let stage = Stage::open_or_make(&open.dir, &journal)?;
+        let mut applied = apply(access, &open.dir, &stage, &journal, monitor)?;
+        let (remarks, conflicts) = finish(access, &open.dir, &journal)?;
+        applied.remarks.extend(remarks);
+        add_conflicts(&mut applied.left, conflicts);
+        let safety = journal.safety.id.clone();
+        let (changed, left, remarks) = (applied.changed, applied.left, applied.remarks);
+        Ok(Recovered::Completed { changed, left, remarks, safety })
+    };
+    let recovered = complete().map_err(|error| stuck(&error))?;
+    if let Recovered::Completed { changed, remarks, .. } = &recovered {
+        monitor.notice(&Notice::RestoreCompleted { paths: *changed });
+        for remark in remarks {
+            monitor.notice(&Notice::Remark { text: remark.clone() });
+        }
+    }
+    Ok(recovered)
+}
+
+/// Adds paths that turned out to be conflicts only when the stage was emptied.
+pub(crate) fn add_conflicts(left: &mut Vec<Skip>, conflicts: Vec<RelPath>) {
+    for path in conflicts {
+        if !left.iter().any(|skip| skip.path == path) {
+            left.push(Skip { path, reason: crate::plan::SkipReason::Conflict });
+        }
+    }
+    left.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Ends the open restore of a workspace where it stands: the stage is emptied by the same rule, and
+/// the workspace stays as it is. Returns the checkpoint that holds what was there before.
+pub(crate) fn abort(
+    access: &Access,
+    open: &OpenWorkspace,
+) -> Result<Option<(CheckpointId, Vec<String>)>> {
+    let Some(journal) = Journal::read(&access.layout, open.workspace.id)? else { return Ok(None) };
+    let remarks = if journal.phase == JournalPhase::Staging {
+        discard(access, &open.dir, &journal)?;
+        Vec::new()
+    } else {
+        finish(access, &open.dir, &journal)?.0
+    };
+    Ok(Some((journal.safety.id, remarks)))
+}

@@ -1,0 +1,416 @@
+//! The staging directory: new contents beside their places, and what they displace.
+//!
+//! `.turnpoint/stage-<operation>` at the root of the workspace, so that putting a file in place is one
+//! rename on one file system. The staged content of change `n` is named `n`; what it displaces is
+//! there under `n` too, after an exchange, or under `old-n`.
+
+use rayon::prelude::*;
+
+use crate::access::Access;
+use crate::disk::{self, Dir, FileKind, Placed, ToSync};
+use crate::error::{Error, Result};
+use crate::hash::BlobHash;
+use crate::journal::{Action, Journal};
+use crate::manifest::{Entry, EntryKind, Mode};
+use crate::monitor::{Monitor, Phase};
+use crate::path::RelPath;
+use crate::threads;
+
+/// The directory of ours in a workspace.
+const TURNPOINT: &[u8] = b".turnpoint";
+
+/// An open staging directory.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// `.turnpoint`.
+    pub(crate) turnpoint: Dir,
+    /// The staging directory in it.
+    pub(crate) dir: Dir,
+}
+
+/// The name of a change's staged content.
+pub(crate) fn staged_name(index: usize) -> Vec<u8> {
+    index.to_string().into_bytes()
+}
+
+/// The name of what a change displaced where it could not be exchanged.
+pub(crate) fn displaced_name(index: usize) -> Vec<u8> {
+    format!("old-{index}").into_bytes()
+}
+
+impl Stage {
+    /// Opens the staging directory of `journal`; makes it where it is missing.
+    pub(crate) fn open_or_make(root: &Dir, journal: &Journal) -> Result<Self> {
+        make_if_missing(root, TURNPOINT)?;
+        let turnpoint = root.open_child(TURNPOINT)?;
+        let name = journal.stage_name();
+        make_if_missing(&turnpoint, name.as_bytes())?;
+        let dir = turnpoint.open_child(name.as_bytes())?;
+        Ok(Self { turnpoint, dir })
+    }
+
+    /// Opens the staging directory of `journal`; `None` where there is none.
+    pub(crate) fn open(root: &Dir, journal: &Journal) -> Result<Option<Self>> {
+        let name = journal.stage_name();
+        let Some(stat) = root.stat(TURNPOINT)? else { return Ok(None) };
+        if stat.kind != FileKind::Dir {
+            return Ok(None);
+        }
+        let turnpoint = root.open_child(TURNPOINT)?;
+        if turnpoint.stat(name.as_bytes())?.is_none() {
+            return Ok(None);
+        }
+        let dir = turnpoint.open_child(name.as_bytes())?;
+        Ok(Some(Self { turnpoint, dir }))
+    }
+}
+
+/// Whether `.turnpoint` is there before a restore begins: if not, it goes when the restore ends.
+pub(crate) fn has_own_directory(root: &Dir) -> Result<bool> {
+    Ok(root.stat(TURNPOINT)?.is_some())
+}
+
+fn make_if_missing(dir: &Dir, name: &[u8]) -> Result<()> {
+    if dir.stat(name)?.is_none() {
+        dir.make_dir(name, Mode::from_st_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Puts the contents of every change into the staging directory, checked while they are written, with
+/// their final modes. Returns remarks: what of a replaced file could not be carried over.
+///
+/// # Errors
+/// [`Error::NoSpace`] before anything is written where the file system has not enough room. After
+/// any error the caller discards the stage; the workspace has not changed.
+///
+/// # Durability
+/// Everything staged survives a power cut when it returns.
+pub(crate) fn stage(
+    access: &Access,
+    root: &Dir,
+    journal: &Journal,
+    monitor: &dyn Monitor,
+) -> Result<(Stage, Vec<String>)> {
+    let needed: u64 = journal.actions.iter().filter_map(staged_content).map(|(_, size)| size).sum();
+    monitor.phase(Phase::Stage, Some(journal.actions.len() as u64));
+    disk::require_space(root, needed)?;
+    let stage = Stage::open_or_make(root, journal)?;
+    let one = |(index, action): (usize, &Action)| -> Result<Option<String>> {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let remark = stage_one(access, root, &stage, index, action, journal.preserve_mtime)?;
+        monitor.advanced(1, staged_content(action).map_or(0, |(_, size)| size));
+        Ok(remark)
+    };
+    let remarks: Vec<Option<String>> = threads::pool("stage")?
+        .install(|| journal.actions.par_iter().enumerate().map(one).collect::<Result<_>>())?;
+    let names: Vec<Vec<u8>> = journal
+        .actions
+        .iter()
+        .enumerate()
+        .filter(|(_, action)| staged_content(action).is_some())
+        .map(|(index, _)| staged_name(index))
+        .collect();
+    let mut items: Vec<ToSync<'_>> =
+        names.iter().map(|name| ToSync::Named(&stage.dir, name)).collect();
+    let own_name = journal.stage_name();
+    items.push(ToSync::Named(&stage.turnpoint, own_name.as_bytes()));
+    items.push(ToSync::Named(root, TURNPOINT));
+    disk::sync_all(&stage.dir, &items)?;
+    root.sync()?;
+    Ok((stage, remarks.into_iter().flatten().collect()))
+}
+
+/// The blob that a change needs in the stage.
+fn staged_content(action: &Action) -> Option<(BlobHash, u64)> {
+    if is_mode_only(action) { None } else { action.after.as_ref().and_then(Entry::blob) }
+}
+
+/// Whether a change is about permission bits alone.
+pub(crate) fn is_mode_only(action: &Action) -> bool {
+    match (&action.before, &action.after) {
+        (Some((before, _)), Some(after)) => before.is_same_content(after),
+        _ => false,
+    }
+}
+
+/// Stages one change. Also used when an interrupted restore finds a staged file gone.
+pub(crate) fn stage_one(
+    access: &Access,
+    root: &Dir,
+    stage: &Stage,
+    index: usize,
+    action: &Action,
+    preserve_mtime: bool,
+) -> Result<Option<String>> {
+    let name = staged_name(index);
+    let Some(after) = action.after.as_ref().filter(|_| !is_mode_only(action)) else {
+        return Ok(None);
+    };
+    match &after.kind {
+        EntryKind::Symlink { target } => {
+            stage.dir.symlink(target, &name)?;
+            Ok(None)
+        }
+        EntryKind::File { size, mtime_ns, hash, .. } => {
+            let mut file = stage.dir.create_file(&name)?;
+            let path = stage.dir.path_of(&name);
+            let copied = access.blobs.copy_to(*hash, *size, &mut file);
+            copied.map_err(|error| error.at("write", &path))?;
+            disk::check_size(&file, *size, &path)?;
+            let remark = match &action.before {
+                Some((Entry { kind: EntryKind::File { .. }, .. }, _)) => {
+                    keep_attributes(root, &action.path, &file)
+                }
+                _ => None,
+            };
+            // On the handle, and before the file has its name: nobody ever sees another mode.
+            disk::set_file_mode(&file, after.mode, &path)?;
+            if preserve_mtime {
+                stage.dir.set_mtime(&name, *mtime_ns)?;
+            }
+            Ok(remark)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Carries owner and extended attributes (access control lists among them) of the file that is
+/// about to be replaced over to `file`. What cannot be carried over is said.
+fn keep_attributes(root: &Dir, path: &RelPath, file: &disk::File) -> Option<String> {
+    let old = root.open_file_beneath(path).ok()?;
+    let lost = disk::copy_attributes(&old, file);
+    if lost.is_empty() {
+        None
+    } else {
+        Some(format!("`{path}` could not keep its {}", lost.join(", ")))
+    }
+}
+
+/// Empties and removes the staging directory, and closes the journal.
+///
+/// Before anything is removed it is compared by content: what is neither our staged content nor what
+/// the safety checkpoint holds for that path was written by somebody at the last moment. It goes back
+/// to its path if that still has what the restore put there, else it is kept aside and named.
+///
+/// Returns remarks and the paths that are conflicts.
+pub(crate) fn finish(
+    access: &Access,
+    root: &Dir,
+    journal: &Journal,
+) -> Result<(Vec<String>, Vec<RelPath>)> {
+    let mut remarks = Vec::new();
+    let mut conflicts = Vec::new();
+    if let Some(stage) = Stage::open(root, journal)? {
+        for name in stage.dir.names()? {
+            if let Some((index, action)) = action_of(&name, journal) {
+                let mut emptier = Emptier { root, stage: &stage, journal, index, action };
+                emptier.empty(&name, &mut remarks, &mut conflicts)?;
+            }
+        }
+        let name = journal.stage_name();
+        remove_dir_if_empty(&stage.turnpoint, name.as_bytes())?;
+    }
+    if journal.made_directory {
+        remove_dir_if_empty(root, TURNPOINT)?;
+    }
+    journal.close(&access.layout)?;
+    Ok((remarks, conflicts))
+}
+
+fn remove_dir_if_empty(parent: &Dir, name: &[u8]) -> Result<()> {
+    match parent.remove_dir(name) {
+        Err(Error::Io { source, .. })
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::DirectoryNotEmpty
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn action_of<'a>(name: &[u8], journal: &'a Journal) -> Option<(usize, &'a Action)> {
+    let text = std::str::from_utf8(name).ok()?;
+    let index: usize = text.strip_prefix("old-").unwrap_or(text).parse().ok()?;
+    journal.actions.get(index).map(|action| (index, action))
+}
+
+struct Emptier<'a> {
+    root: &'a Dir,
+    stage: &'a Stage,
+    journal: &'a Journal,
+    index: usize,
+    action: &'a Action,
+}
+
+impl Emptier<'_> {
+    fn empty(
+        &mut self,
+        name: &[u8],
+        remarks: &mut Vec<String>,
+        conflicts: &mut Vec<RelPath>,
+    ) -> Result<()> {
+        let dir = &self.stage.dir;
+        let Some(stat) = dir.stat(name)? else { return Ok(()) };
+        if stat.kind == FileKind::Dir {
+            return self.empty_dir(dir, name, &self.action.path, remarks);
+        }
+        let before = self.action.before.as_ref().map(|(entry, _)| entry);
+        let known = [before, self.action.after.as_ref()].into_iter().flatten();
+        if holds_one_of(dir, name, known)? {
+            return dir.unlink(name);
+        }
+        conflicts.push(self.action.path.clone());
+        self.give_back(name, remarks)
+    }
+
+    /// Puts an unknown thing back to its path, where that still has what the restore put there.
+    fn give_back(&self, name: &[u8], remarks: &mut Vec<String>) -> Result<()> {
+        let path = &self.action.path;
+        let dir = &self.stage.dir;
+        let parent = path.parent().unwrap_or_default();
+        if let Some(parent) = self.root.try_open_dir(&parent)? {
+            let there = parent.stat(path.name())?;
+            match (&self.action.after, there) {
+                (None, None) => {
+                    if dir.rename_no_replace(name, &parent, path.name())? == Placed::Done {
+                        return Ok(());
+                    }
+                }
+                (Some(after), Some(_))
+                    if holds_one_of(&parent, path.name(), std::iter::once(after))? =>
+                {
+                    if dir.exchange(name, &parent, path.name())? == disk::Exchange::Done {
+                        // What is here now is the restore's own, unless it was exchanged again.
+                        if holds_one_of(dir, name, std::iter::once(after))? {
+                            return dir.unlink(name);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.keep(dir, name, path, remarks)
+    }
+
+    /// Moves an unknown thing to where it is kept.
+    fn keep(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        path: &RelPath,
+        remarks: &mut Vec<String>,
+    ) -> Result<()> {
+        let kept = self.journal.kept_name();
+        make_if_missing(&self.stage.turnpoint, kept.as_bytes())?;
+        let mut to = self.stage.turnpoint.open_child(kept.as_bytes())?;
+        for component in path.parent().unwrap_or_default().components() {
+            make_if_missing(&to, component)?;
+            to = to.open_child(component)?;
+        }
+        // A path can be kept twice (what was exchanged, and what was renamed): the second has a
+        // number.
+        let plain = path.name().to_vec();
+        let numbered = [path.name(), format!(".{}", self.index).as_bytes()].concat();
+        for to_name in [plain, numbered] {
+            if dir.rename_no_replace(name, &to, &to_name)? == Placed::Done {
+                let place = crate::path::printable(&to_name);
+                remarks.push(format!(
+                    "`{path}` was changed during the restore; that version is kept as \
+                     .turnpoint/{kept}/{}{place}",
+                    path.parent()
+                        .filter(|parent| !parent.is_root())
+                        .map_or_else(String::new, |parent| format!("{parent}/")),
+                ));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a displaced directory: what the safety checkpoint holds goes, the rest is kept.
+    fn empty_dir(
+        &self,
+        parent: &Dir,
+        name: &[u8],
+        path: &RelPath,
+        remarks: &mut Vec<String>,
+    ) -> Result<()> {
+        let dir = parent.open_child(name)?;
+        for inside in dir.names()? {
+            let Ok(inside_path) = path.join(&inside) else { continue };
+            let Some(stat) = dir.stat(&inside)? else { continue };
+            if stat.kind == FileKind::Dir {
+                self.empty_dir(&dir, &inside, &inside_path, remarks)?;
+                continue;
+            }
+            let before = find_action(self.journal, &inside_path)
+                .and_then(|action| action.before.as_ref())
+                .map(|(entry, _)| entry);
+            if holds_one_of(&dir, &inside, before.into_iter())? {
+                dir.unlink(&inside)?;
+            } else {
+                self.keep(&dir, &inside, &inside_path, remarks)?;
+            }
+        }
+        remove_dir_if_empty(parent, name)
+    }
+}
+
+/// The change of a path. Changes are in order of path.
+pub(crate) fn find_action<'a>(journal: &'a Journal, path: &RelPath) -> Option<&'a Action> {
+    let index = journal.actions.binary_search_by(|action| action.path.cmp(path)).ok()?;
+    journal.actions.get(index)
+}
+
+/// Whether the file or symlink `name` has the content of one of `entries`.
+pub(crate) fn holds_one_of<'a>(
+    dir: &Dir,
+    name: &[u8],
+    entries: impl Iterator<Item = &'a Entry>,
+) -> Result<bool> {
+    let Some(stat) = dir.stat(name)? else { return Ok(false) };
+    let mut content: Option<BlobHash> = None;
+    for entry in entries {
+        let same = match (&entry.kind, stat.kind) {
+            (EntryKind::File { size, hash, .. }, FileKind::File) if *size == stat.size => {
+                let found = match content {
+                    Some(found) => found,
+                    None => disk::hash_file(&dir.open_file(name)?, &dir.path_of(name))?,
+                };
+                content = Some(found);
+                found == *hash
+            }
+            (EntryKind::Symlink { target }, FileKind::Symlink) => dir.read_link(name)? == **target,
+            (EntryKind::Dir { .. }, FileKind::Dir) => true,
+            _ => false,
+        };
+        if same {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes the staging directory of a restore that had not begun to change anything: everything in
+/// it was put there by us.
+pub(crate) fn discard(access: &Access, root: &Dir, journal: &Journal) -> Result<()> {
+    if let Some(stage) = Stage::open(root, journal)? {
+        for name in stage.dir.names()? {
+            if action_of(&name, journal).is_some() {
+                stage.dir.try_unlink(&name)?;
+            }
+        }
+        let name = journal.stage_name();
+        remove_dir_if_empty(&stage.turnpoint, name.as_bytes())?;
+    }
+    if journal.made_directory {
+        remove_dir_if_empty(root, TURNPOINT)?;
+    }
+    journal.close(&access.layout)
+}

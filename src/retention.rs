@@ -1,0 +1,54 @@
+//! Retention: dropping old checkpoints, and removing content that nothing names.
+//!
+//! Prune drops checkpoints, sweep removes blobs; they never mix. What must be kept is computed from
+//! rows and files, never from ages of files: only the grace asks a clock, and it is the second fence,
+//! not the first.
+
+mod prune;
+mod sweep;
+
+pub use prune::PruneRule;
+pub(crate) use prune::{finish_pruning, plan_prune, prune};
+pub(crate) use sweep::{plan_sweep, sweep};
+
+use crate::error::BadFile;
+use crate::id::CheckpointId;
+
+/// What a prune did, or would do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct PruneOutcome {
+    /// The checkpoints that are dropped, in order.
+    pub pruned: Vec<CheckpointId>,
+    /// How many live ones stay.
+    pub kept: u64,
+}
+
+/// What a sweep did, or would do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SweepOutcome {
+    /// Blobs removed.
+    pub blobs_removed: u64,
+    /// Their stored length in bytes.
+    pub bytes_removed: u64,
+    /// Blobs that nothing names and that are too young, or protected by a running operation.
+    pub blobs_waiting: u64,
+    /// Checkpoints whose rows were missing and were added.
+    pub adopted: u64,
+    /// Directories of temporary files left by dead processes that were removed.
+    pub leftovers_removed: u64,
+    /// Blobs that could not be removed, and why.
+    pub failed: Vec<BadFile>,
+}
+
+/// What a collection did, or would do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+#[must_use]
+pub struct GcOutcome {
+    /// Checkpoints dropped.
+    pub prune: PruneOutcome,
+    /// Content removed.
+    pub sweep: SweepOutcome,
+}

@@ -1,0 +1,137 @@
+//! Which checkpoints go, and how they go.
+//!
+//! A checkpoint is dropped in three steps, each of which the next command can find and finish: its
+//! row is marked, durably; its files are unlinked; its row is deleted. From the mark on it is gone for
+//! every reader. The mark comes before the unlink so that a manifest that is missing without one is
+//! known to be damage.
+
+use std::collections::HashSet;
+
+use crate::access::Access;
+use crate::checkpoint::{CheckpointRow, CheckpointState};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::{CheckpointId, SessionName, WorkspaceId};
+use crate::journal;
+use crate::limits;
+use crate::retention::PruneOutcome;
+
+/// How many checkpoints of a session stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PruneRule {
+    /// The newest so many of a session, safety checkpoints counted apart and as many of them.
+    pub keep: u32,
+}
+
+impl Default for PruneRule {
+    fn default() -> Self {
+        Self { keep: limits::KEEP_DEFAULT }
+    }
+}
+
+/// Computes which checkpoints of a session go. Pure.
+///
+/// Kept: the newest by number, pinned or not; every pinned one; safety checkpoints counted apart, and
+/// none younger than a day; the newest of each workspace; what `protected` names.
+fn choose(
+    rows: &[CheckpointRow],
+    rule: PruneRule,
+    protected: &HashSet<CheckpointId>,
+    now: Timestamp,
+) -> Vec<CheckpointId> {
+    let mut live: Vec<&CheckpointRow> =
+        rows.iter().filter(|row| row.state == CheckpointState::Live).collect();
+    live.sort_by(|a, b| b.id.seq.cmp(&a.id.seq));
+    let keep = rule.keep as usize;
+    let (mut plain, mut safety) = (0, 0);
+    let mut workspaces: HashSet<WorkspaceId> = HashSet::new();
+    let mut chosen = Vec::new();
+    for row in live {
+        let count = if row.is_safety() { &mut safety } else { &mut plain };
+        *count += 1;
+        let is_young = row.is_safety() && row.created_at.until(now) < limits::SAFETY_KEEP;
+        // A capture builds upon the newest of its workspace, whatever made it.
+        let is_newest_of_workspace = workspaces.insert(row.workspace);
+        let stays = *count <= keep
+            || row.pin.pinned
+            || is_young
+            || is_newest_of_workspace
+            || protected.contains(&row.id);
+        if !stays {
+            chosen.push(row.id.clone());
+        }
+    }
+    chosen.reverse();
+    chosen
+}
+
+/// What a prune of these sessions would drop.
+///
+/// # Errors
+/// A journal that cannot be understood stops it: nobody knows what that restore needs.
+pub(crate) fn plan_prune(
+    access: &Access,
+    sessions: &[SessionName],
+    rule: PruneRule,
+) -> Result<PruneOutcome> {
+    let mut protected: HashSet<CheckpointId> =
+        journal::needed_by_journals(&access.layout)?.into_iter().collect();
+    let now = Timestamp::now();
+    access.index.read("plan a prune", |tx| {
+        protected.extend(tx.protected_checkpoints()?);
+        let mut outcome = PruneOutcome::default();
+        for session in sessions {
+            let rows = tx.checkpoints_of_session(session)?;
+            let chosen = choose(&rows, rule, &protected, now);
+            let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
+            outcome.kept += (live - chosen.len()) as u64;
+            outcome.pruned.extend(chosen);
+        }
+        Ok(outcome)
+    })
+}
+
+/// Drops checkpoints by rule. A base or target that an operation came to rely on after the plan stays.
+///
+/// # Durability
+/// The marks survive a power cut before the first file is unlinked.
+pub(crate) fn prune(
+    access: &Access,
+    sessions: &[SessionName],
+    rule: PruneRule,
+) -> Result<PruneOutcome> {
+    let mut outcome = plan_prune(access, sessions, rule)?;
+    if outcome.pruned.is_empty() {
+        return Ok(outcome);
+    }
+    let planned = outcome.pruned.len();
+    outcome.pruned =
+        access.index.write_durably("mark checkpoints", |tx| tx.mark_pruning(&outcome.pruned))?;
+    outcome.kept += (planned - outcome.pruned.len()) as u64;
+    drop_marked(access, &outcome.pruned)?;
+    Ok(outcome)
+}
+
+/// Finishes what an interrupted prune has marked.
+pub(crate) fn finish_pruning(access: &Access) -> Result<Vec<CheckpointId>> {
+    let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
+    drop_marked(access, &marked)?;
+    Ok(marked)
+}
+
+fn drop_marked(access: &Access, marked: &[CheckpointId]) -> Result<()> {
+    for id in marked {
+        access.sessions.remove(id)?;
+    }
+    // The unlinks are durable before the rows go: a power cut in between must not bring a manifest
+    // back whose blobs a sweep has taken since.
+    let sessions: HashSet<&SessionName> = marked.iter().map(|id| &id.session).collect();
+    for session in sessions {
+        access.sessions.sync(session)?;
+    }
+    for id in marked {
+        access.index.write("delete a checkpoint", |tx| tx.delete_checkpoint(id))?;
+    }
+    Ok(())
+}

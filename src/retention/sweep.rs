@@ -1,0 +1,228 @@
+//! Removing blobs that nothing names.
+//!
+//! Why it is right. A capture commits a pin before it looks whether a blob is there; a sweep unlinks
+//! inside its own write transaction, after it has asked again for references and pins. Both need the
+//! index's write lock, so one is first. The pin first: the sweep sees it and leaves the blob. The sweep
+//! first: the file is gone before the capture looks, so the capture writes it. The unlink comes before
+//! the commit: a crash in between leaves a row without a file, which is harmless, since existence is
+//! asked of the file system and never of the row. Time plays no part in this; the grace of a minute
+//! is a second fence.
+//!
+//! After the design of git's, Nix's and kopia's collectors, and against the holes that those which
+//! rest on time have.
+
+use std::collections::HashSet;
+
+use crate::access::Access;
+use crate::adoption::{self, Compared};
+use crate::blobs::Loose;
+use crate::clock::Timestamp;
+use crate::disk;
+use crate::error::{BadFile, Error, Result};
+use crate::hash::BlobHash;
+use crate::id::OperationId;
+use crate::journal;
+use crate::limits;
+use crate::monitor::{Monitor, Phase};
+use crate::retention::SweepOutcome;
+use crate::sessions::with_source;
+
+/// What a sweep would remove.
+///
+/// # Errors
+/// As [`sweep`].
+pub(crate) fn plan_sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+    run(access, Mode::Plan, monitor)
+}
+
+/// Removes every blob that no row names, no operation has pinned, and whose minute of grace is over.
+/// The caller holds the sweep's lock.
+///
+/// # Errors
+/// [`Error::DeletionBlocked`] while a manifest, page, journal or directory cannot be listed, read or
+/// understood, or an operation of another machine may still run: nothing is deleted then.
+///
+/// # Concurrency
+/// Beside captures and restores. The write lock of the index is held for one batch of blobs at a
+/// time.
+pub(crate) fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+    run(access, Mode::Remove, monitor)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Plan,
+    Remove,
+}
+
+fn run(access: &Access, mode: Mode, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+    monitor.phase(Phase::Sweep, Some(256));
+    let compared = adoption::compare_all(access)?;
+    refuse_if_blind(access, &compared)?;
+    let mut outcome = SweepOutcome { adopted: compared.adopted, ..SweepOutcome::default() };
+    let now = Timestamp::now();
+    let grace_ns = i64::try_from(limits::GRACE.as_nanos()).unwrap_or(i64::MAX);
+    let before = Timestamp::from_ns(now.as_ns().saturating_sub(grace_ns));
+    for shard in 0..=u8::MAX {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        sweep_shard(access, shard, before, mode, &mut outcome)?;
+        monitor.advanced(1, 0);
+    }
+    if mode == Mode::Remove {
+        forget_rows_without_file(access, before)?;
+        outcome.leftovers_removed = remove_leftovers(access)?;
+    }
+    Ok(outcome)
+}
+
+/// Refuses where somebody may need a blob and cannot be asked.
+fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
+    let mut files = compared.unreadable.clone();
+    files.extend(compared.missing.iter().cloned());
+    for operation in &compared.foreign {
+        files.push(BadFile {
+            path: access.layout.leases().join(operation.operation.id.to_string()),
+            reason: format!(
+                "operation {} is of another machine and may still run",
+                operation.operation.id
+            ),
+        });
+    }
+    if let Err(error) = journal::needed_by_journals(&access.layout) {
+        let path = match &error {
+            Error::Io { path, .. } => path.clone(),
+            _ => access.layout.journals(),
+        };
+        files.push(BadFile { path, reason: with_source(&error) });
+    }
+    let lost_pages = access.index.read("list damaged pages", |tx| tx.lost_pages())?;
+    for hash in lost_pages {
+        let reason = "a page that a checkpoint needs is missing or damaged".to_owned();
+        files.push(BadFile { path: access.blobs.path(hash), reason });
+    }
+    if files.is_empty() { Ok(()) } else { Err(Error::DeletionBlocked { files }) }
+}
+
+/// Sweeps one of the 256 directories: what lies in it decides, with or without a row.
+fn sweep_shard(
+    access: &Access,
+    shard: u8,
+    before: Timestamp,
+    mode: Mode,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let loose = access.blobs.list_shard(shard)?.blobs;
+    let hashes: Vec<BlobHash> = loose.iter().map(|blob| blob.hash).collect();
+    let free = access.index.read("find free blobs", |tx| tx.free_blobs(&hashes))?;
+    let mut candidates: Vec<&Loose> = Vec::new();
+    for blob in &loose {
+        let Some(since) = free.get(&blob.hash) else { continue };
+        // The later of the two: a blob just written for a running capture has no row yet, and one
+        // that just lost its last name is old on disk. A time in the future is young.
+        let written = Timestamp::from_ns(blob.mtime_ns);
+        let youngest = since.map_or(written, |since| since.max(written));
+        if youngest <= before {
+            candidates.push(blob);
+        } else {
+            outcome.blobs_waiting += 1;
+        }
+    }
+    if mode == Mode::Plan {
+        outcome.blobs_removed += candidates.len() as u64;
+        outcome.bytes_removed += candidates.iter().map(|blob| blob.stored_size).sum::<u64>();
+        return Ok(());
+    }
+    for batch in candidates.chunks(limits::SWEEP_BATCH) {
+        remove_batch(access, batch, outcome)?;
+    }
+    Ok(())
+}
+
+fn remove_batch(access: &Access, batch: &[&Loose], outcome: &mut SweepOutcome) -> Result<()> {
+    let (mut removed, mut bytes, mut waiting) = (0, 0, 0);
+    let mut failed = Vec::new();
+    access.index.write("sweep a batch", |tx| {
+        for blob in batch {
+            // Asked again under the write lock: a pin that was committed by now is seen, and one
+            // that comes later finds no file.
+            if !tx.is_removable(blob.hash)? {
+                waiting += 1;
+                continue;
+            }
+            match access.blobs.remove(blob.hash) {
+                Ok(_) => {
+                    tx.delete_blob(blob.hash)?;
+                    removed += 1;
+                    bytes += blob.stored_size;
+                }
+                Err(error) => failed.push(BadFile {
+                    path: access.blobs.path(blob.hash),
+                    reason: with_source(&error),
+                }),
+            }
+        }
+        Ok(())
+    })?;
+    outcome.blobs_removed += removed;
+    outcome.bytes_removed += bytes;
+    outcome.blobs_waiting += waiting;
+    outcome.failed.extend(failed);
+    Ok(())
+}
+
+/// Rows of blobs that nothing names and that have no file: left by a crash between unlink and commit.
+fn forget_rows_without_file(access: &Access, before: Timestamp) -> Result<()> {
+    let mut after = None;
+    loop {
+        let rows = access.index.read("list free rows", |tx| {
+            tx.sweep_candidates(before, after.as_ref(), limits::SWEEP_BATCH)
+        })?;
+        let Some(last) = rows.last().cloned() else { return Ok(()) };
+        access.index.write("forget rows without a file", |tx| {
+            for row in &rows {
+                if !is_on_disk(access, row.hash)? && tx.is_removable(row.hash)? {
+                    tx.delete_blob(row.hash)?;
+                }
+            }
+            Ok(())
+        })?;
+        after = Some(last);
+    }
+}
+
+fn is_on_disk(access: &Access, hash: BlobHash) -> Result<bool> {
+    Ok(disk::modified_ns(&access.blobs.path(hash))?.is_some())
+}
+
+/// Removes temporary files and leases of operations that have no row and whose lease nobody holds.
+fn remove_leftovers(access: &Access) -> Result<u64> {
+    // The lease is made before the row, and the row before the first temporary file: who has neither
+    // lock nor row is dead.
+    let known: HashSet<OperationId> = access
+        .index
+        .read("list operations", |tx| tx.operations())?
+        .into_iter()
+        .map(|row| row.operation.id)
+        .collect();
+    let mut removed = 0;
+    for (name, _) in disk::list_dir(&access.layout.tmp())? {
+        let id: Option<OperationId> =
+            std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
+        let owned = match id {
+            Some(id) => known.contains(&id) || disk::is_alive(&access.leases, id)?,
+            None => disk::is_young(&access.tmp, &name)?,
+        };
+        if !owned {
+            disk::remove_tree(&access.tmp, &name)?;
+            removed += 1;
+        }
+    }
+    for id in disk::leases(&access.leases)? {
+        if !known.contains(&id) && !disk::is_alive(&access.leases, id)? {
+            disk::remove_dead(&access.leases, id)?;
+        }
+    }
+    Ok(removed)
+}

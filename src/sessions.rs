@@ -1,0 +1,272 @@
+//! The directories of sessions: manifests, pins and what no manifest says.
+//!
+//! The files here are the truth; the index repeats them. Nothing here decides what may be removed.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::PinFile;
+use crate::disk::{self, Created, Dir};
+use crate::error::{Error, IoContext, Result};
+use crate::hash::Digest;
+use crate::id::{CheckpointId, Seq, SessionName};
+use crate::layout::Layout;
+use crate::limits;
+use crate::manifest::{InvalidManifest, Manifest, ParsedManifest};
+
+/// What no manifest says about a session: `session.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionFile {
+    /// Numbers below this were given, even if no checkpoint shows it.
+    pub(crate) next_seq: u64,
+}
+
+/// A manifest as found on disk.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// Understood, and the checksum fits.
+    Valid { manifest: Box<Manifest>, digest: Digest, file_bytes: u64 },
+    /// Of another program; its number is reserved, and nothing else is known.
+    Legacy,
+    /// There and not understood.
+    Unreadable { reason: String },
+    /// Not there.
+    Absent,
+}
+
+/// The names in a session's directory, as numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SessionListing {
+    /// Numbers with a manifest, ascending.
+    pub(crate) manifests: Vec<Seq>,
+    /// Numbers with a pin file, ascending.
+    pub(crate) pins: Vec<Seq>,
+}
+
+impl SessionListing {
+    /// The lowest number above every one that was given.
+    pub(crate) fn next(&self) -> u64 {
+        let highest = self.manifests.last().max(self.pins.last());
+        highest.map_or(0, |seq| seq.get() + 1)
+    }
+}
+
+/// The sessions of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    layout: Layout,
+}
+
+impl Sessions {
+    /// The sessions of the store at `layout`.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self { layout: layout.clone() }
+    }
+
+    /// The names of all sessions: the directories of the store whose names are session names.
+    ///
+    /// # Errors
+    /// A store that cannot be listed is an error, never an empty one.
+    pub(crate) fn names(&self) -> Result<Vec<SessionName>> {
+        let mut names = Vec::new();
+        for (name, is_dir) in disk::list_dir(self.layout.root())? {
+            let session =
+                std::str::from_utf8(&name).ok().and_then(|text| SessionName::new(text).ok());
+            if let Some(session) = session
+                && is_dir
+            {
+                names.push(session);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The session of that name as it is written on disk; `None` where there is none.
+    pub(crate) fn find(&self, name: &SessionName) -> Result<Option<SessionName>> {
+        if disk::is_directory(&self.layout.session(name))? {
+            return Ok(Some(name.clone()));
+        }
+        let folded = name.folded();
+        Ok(self.names()?.into_iter().find(|known| known.folded() == folded))
+    }
+
+    /// The numbers in a session's directory; empty where there is no directory.
+    pub(crate) fn listing(&self, session: &SessionName) -> Result<SessionListing> {
+        let dir = self.layout.session(session);
+        if !disk::is_directory(&dir)? {
+            return Ok(SessionListing::default());
+        }
+        let mut listing = SessionListing::default();
+        for (name, _) in disk::list_dir(&dir)? {
+            let Ok(name) = std::str::from_utf8(&name) else { continue };
+            if let Some(seq) = name.strip_suffix(".json").and_then(|stem| stem.parse().ok()) {
+                listing.manifests.push(seq);
+            } else if let Some(seq) = name.strip_suffix(".pin").and_then(|stem| stem.parse().ok()) {
+                listing.pins.push(seq);
+            }
+        }
+        listing.manifests.sort_unstable();
+        listing.pins.sort_unstable();
+        Ok(listing)
+    }
+
+    /// The file of a manifest.
+    pub(crate) fn manifest_path(&self, id: &CheckpointId) -> PathBuf {
+        self.layout.session(&id.session).join(format!("{}.json", id.seq))
+    }
+
+    /// The file of a pin.
+    pub(crate) fn pin_path(&self, id: &CheckpointId) -> PathBuf {
+        self.layout.session(&id.session).join(format!("{}.pin", id.seq))
+    }
+
+    /// Reads a manifest. That it cannot be understood is an answer; that the disk fails is one too,
+    /// since nothing may be concluded from it.
+    pub(crate) fn read(&self, id: &CheckpointId) -> Found {
+        let text = match disk::read_small(&self.manifest_path(id), limits::MANIFEST_BYTES_MAX) {
+            Ok(None) => return Found::Absent,
+            Ok(Some(text)) => text,
+            Err(error) => return Found::Unreadable { reason: with_source(&error) },
+        };
+        match Manifest::decode(&text) {
+            Ok(ParsedManifest::Legacy) => Found::Legacy,
+            Ok(ParsedManifest::Valid(manifest, digest)) => {
+                let stands_elsewhere = manifest.id.seq != id.seq
+                    || manifest.id.session.folded() != id.session.folded();
+                if stands_elsewhere {
+                    let reason = format!("it says that it is {}", manifest.id);
+                    return Found::Unreadable { reason };
+                }
+                Found::Valid { manifest, digest, file_bytes: text.len() as u64 }
+            }
+            Err(error @ InvalidManifest::TooNew { .. }) => {
+                Found::Unreadable { reason: error.to_string() }
+            }
+            Err(error) => Found::Unreadable { reason: error.to_string() },
+        }
+    }
+
+    /// A manifest that must be there and be understood.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointUnreadable`], or [`Error::CheckpointNotFound`] with the nearest numbers.
+    pub(crate) fn require(&self, id: &CheckpointId) -> Result<(Manifest, Digest)> {
+        let unreadable = |reason: String| Error::CheckpointUnreadable {
+            checkpoint: id.clone(),
+            path: self.manifest_path(id),
+            reason,
+        };
+        match self.read(id) {
+            Found::Valid { manifest, digest, .. } => Ok((*manifest, digest)),
+            Found::Legacy => Err(unreadable("another program wrote it".to_owned())),
+            Found::Unreadable { reason } => Err(unreadable(reason)),
+            Found::Absent => {
+                let mut nearest = self.listing(&id.session)?.manifests;
+                nearest.sort_by_key(|seq| seq.get().abs_diff(id.seq.get()));
+                nearest.truncate(5);
+                nearest.sort_unstable();
+                Err(Error::CheckpointNotFound { session: id.session.clone(), seq: id.seq, nearest })
+            }
+        }
+    }
+
+    /// Writes a manifest: the commit point of a capture. `Exists` where the number is taken.
+    ///
+    /// # Durability
+    /// When it returns, the file and its name survive a power cut.
+    pub(crate) fn write(&self, id: &CheckpointId, text: &[u8], tmp: &Dir) -> Result<Created> {
+        // Where it is new its own name is durable too, before the manifest in it is.
+        let dir = disk::make_private_dir(&self.layout.session(&id.session))?;
+        disk::create_durably(&dir, format!("{}.json", id.seq).as_bytes(), text, tmp)
+    }
+
+    /// Removes a manifest and its pin file. Durable only after [`Sessions::sync`].
+    pub(crate) fn remove(&self, id: &CheckpointId) -> Result<()> {
+        // The pin goes first: a pin without a manifest would be damage, a manifest without its pin
+        // is a checkpoint that is being pruned.
+        for path in [self.pin_path(id), self.manifest_path(id)] {
+            disk::remove_file(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what was removed from a session's directory durable.
+    pub(crate) fn sync(&self, session: &SessionName) -> Result<()> {
+        let dir = self.layout.session(session);
+        if disk::is_directory(&dir)? { Dir::open(&dir)?.sync() } else { Ok(()) }
+    }
+
+    /// What people said about a checkpoint; the default where nothing was said.
+    ///
+    /// # Errors
+    /// A pin that cannot be understood is an error: taken for "not pinned" it would be lost.
+    pub(crate) fn read_pin(&self, id: &CheckpointId) -> Result<PinFile> {
+        let path = self.pin_path(id);
+        match disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? {
+            None => Ok(PinFile::default()),
+            Some(text) => {
+                serde_json::from_slice(&text).map_err(|error| Error::CheckpointUnreadable {
+                    checkpoint: id.clone(),
+                    path,
+                    reason: error.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Writes what people said about a checkpoint; removes the file where nothing is left to say.
+    /// Durable when it returns.
+    pub(crate) fn write_pin(&self, id: &CheckpointId, pin: &PinFile, tmp: &Dir) -> Result<()> {
+        let path = self.pin_path(id);
+        if *pin == PinFile::default() {
+            let removed = disk::remove_file(&path)?;
+            return if removed { self.sync(&id.session) } else { Ok(()) };
+        }
+        let text = serde_json::to_vec(pin).map_err(std::io::Error::from).at("encode", &path)?;
+        let dir = Dir::open(&self.layout.session(&id.session))?;
+        disk::replace_durably(&dir, format!("{}.pin", id.seq).as_bytes(), &text, tmp)
+    }
+
+    /// What no manifest says about the session; the default where nothing was said.
+    pub(crate) fn read_session_file(&self, session: &SessionName) -> Result<SessionFile> {
+        let path = self.layout.session(session).join("session.json");
+        match disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? {
+            None => Ok(SessionFile::default()),
+            Some(text) => {
+                serde_json::from_slice(&text).map_err(std::io::Error::from).at("understand", path)
+            }
+        }
+    }
+
+    /// The lowest number of a session that the files do not know as given: above its manifests and
+    /// pins, `session.json`, and what was set aside in the quarantine.
+    pub(crate) fn next_seq(&self, session: &SessionName) -> Result<u64> {
+        let mut next = self.listing(session)?.next();
+        next = next.max(self.read_session_file(session)?.next_seq);
+        let quarantine = self.layout.quarantine();
+        if disk::is_directory(&quarantine)? {
+            let prefix = format!("{}_", session.folded());
+            for (name, _) in disk::list_dir(&quarantine)? {
+                let seq = std::str::from_utf8(&name)
+                    .ok()
+                    .and_then(|name| name.to_lowercase().strip_prefix(&prefix).map(str::to_owned))
+                    .and_then(|rest| {
+                        rest.split('.').next().and_then(|seq| seq.parse::<Seq>().ok())
+                    });
+                next = next.max(seq.map_or(0, |seq| seq.get() + 1));
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// The error with what caused it, for a reason that is one string.
+pub(crate) fn with_source(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

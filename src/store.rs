@@ -1,0 +1,320 @@
+//! The facade: one method per verb. The only place that puts operations together.
+//!
+//! A [`Store`] is cheap to make and to clone, and is `Send` and `Sync`. Every method takes the store's
+//! lock itself and gives it back; none holds anything between two calls but the connection to the
+//! index. All of it blocks.
+
+mod capturing;
+mod history;
+mod log;
+mod restoring;
+mod retaining;
+mod target;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use history::{
+    CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, SessionSummary, ShownCheckpoint,
+    Spec, Which,
+};
+pub use restoring::EndedRestore;
+
+use crate::access::Access;
+use crate::blobs::Blobs;
+use crate::disk::{self, Dir, LockKind};
+use crate::error::{Error, Result};
+use crate::git;
+use crate::id::{SessionName, WorkspaceId};
+use crate::index::{self, Index, Opened};
+use crate::layout::Layout;
+use crate::monitor::{Monitor, Notice};
+use crate::operation::Host;
+use crate::sessions::Sessions;
+use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
+use crate::workspaces::Workspaces;
+
+/// A checkpoint store below a sessions home. It is made on the first capture.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    layout: Layout,
+    /// The open index, kept from call to call as long as its file is the one in place.
+    index: Mutex<Option<Arc<Index>>>,
+}
+
+/// What a reading command works with: the files, and the index where it can be had.
+#[derive(Debug)]
+struct Reading {
+    layout: Layout,
+    sessions: Sessions,
+    workspaces: Workspaces,
+    blobs: Blobs,
+    index: Option<Arc<Index>>,
+    _lock: Option<disk::Lock>,
+}
+
+/// How often an index that vanishes between building and opening is built again.
+const OPEN_TRIES_MAX: u32 = 5;
+
+impl Store {
+    /// The store below `home`, whether or not it exists yet. Nothing is looked at.
+    pub fn at(home: &Path) -> Self {
+        let layout = Layout::new(home);
+        Self { inner: Arc::new(Inner { layout, index: Mutex::new(None) }) }
+    }
+
+    /// The directory of the store itself, where `index.db` is.
+    pub fn root(&self) -> &Path {
+        self.inner.layout.root()
+    }
+
+    /// Which directory a command means that names none: the nearest known workspace at or above
+    /// `current`, else the top of its git repository, else `current` itself.
+    ///
+    /// # Errors
+    /// [`Error::WorkspaceMissing`], or [`Error::Io`] where the path cannot be resolved.
+    pub fn locate(&self, current: &Path) -> Result<PathBuf> {
+        let current = real_path(current)?;
+        // A store that is not there, or cannot be read, knows no workspace.
+        let known = Workspaces::new(&self.inner.layout).all().unwrap_or_default();
+        let is_root = |dir: &Path| {
+            known.iter().any(|workspace| workspace.roots.first().is_some_and(|root| root == dir))
+        };
+        if let Some(root) = current.ancestors().find(|dir| is_root(dir)) {
+            return Ok(root.to_owned());
+        }
+        if let Some(repository) = git::repository_of(&current) {
+            return Ok(repository.top);
+        }
+        Ok(current)
+    }
+
+    /// Opens the store for an operation that writes; makes it where it is missing, and builds the
+    /// index where that is missing or damaged.
+    fn enter(&self, monitor: &dyn Monitor) -> Result<Access> {
+        let layout = &self.inner.layout;
+        for _ in 0..OPEN_TRIES_MAX {
+            layout.create_locks()?;
+            let lock = disk::lock(&layout.store_lock(), LockKind::Shared, "the store", monitor)?;
+            let Some(store) = layout.read_format()? else {
+                drop(lock);
+                self.create(monitor)?;
+                continue;
+            };
+            let Some(index) = self.current_index()? else {
+                drop(lock);
+                self.rebuild_if_needed(monitor)?;
+                continue;
+            };
+            return Ok(Access {
+                layout: layout.clone(),
+                store,
+                blobs: Blobs::open(layout.root())?,
+                index,
+                sessions: Sessions::new(layout),
+                workspaces: Workspaces::new(layout),
+                host: Host { machine: disk::machine_id(), boot: disk::boot_id() },
+                leases: Dir::open(&layout.leases())?,
+                tmp: Dir::open(&layout.tmp())?,
+                _lock: lock,
+            });
+        }
+        Err(Error::IndexDamaged {
+            path: layout.root().join("index.db"),
+            reason: "it was built several times and cannot be opened".to_owned(),
+        })
+    }
+
+    /// The index that is in place now; `None` where it is missing or damaged. The caller holds the
+    /// store's lock, so it stays in place.
+    fn current_index(&self) -> Result<Option<Arc<Index>>> {
+        let mut cached = self.inner.index.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = cached.as_ref()
+            && index.is_current()?
+        {
+            return Ok(Some(Arc::clone(index)));
+        }
+        *cached = None;
+        let root = Dir::open(self.inner.layout.root())?;
+        match Index::open(&root, index::Access::Write)? {
+            Opened::Ready(index) => {
+                let index = Arc::new(index);
+                *cached = Some(Arc::clone(&index));
+                Ok(Some(index))
+            }
+            Opened::Unavailable { reason } => {
+                Err(Error::Index { statement: "be opened for writing", source: reason.into() })
+            }
+            Opened::Missing | Opened::Damaged { .. } => Ok(None),
+        }
+    }
+
+    fn forget_index(&self) {
+        *self.inner.index.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Makes the store, once: whoever gets the lock second finds it made.
+    fn create(&self, monitor: &dyn Monitor) -> Result<()> {
+        let layout = &self.inner.layout;
+        let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
+        if layout.read_format()?.is_some() {
+            return Ok(());
+        }
+        refuse_foreign(layout)?;
+        Blobs::create(layout.root())?;
+        layout.create().map(|_| ())
+    }
+
+    /// Builds the index, unless somebody else has while this process waited for the lock.
+    fn rebuild_if_needed(&self, monitor: &dyn Monitor) -> Result<()> {
+        let layout = &self.inner.layout;
+        let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
+        let root = Dir::open(layout.root())?;
+        if let Opened::Ready(_) = Index::open(&root, index::Access::Write)? {
+            return Ok(());
+        }
+        let is_new = Sessions::new(layout).names()?.is_empty();
+        let outcome = self.rebuild_locked(monitor)?;
+        if !is_new {
+            monitor.notice(&Notice::IndexRebuilt { checkpoints: outcome.checkpoints });
+        }
+        Ok(())
+    }
+
+    fn rebuild_locked(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
+        self.forget_index();
+        let layout = &self.inner.layout;
+        let blobs = Blobs::open(layout.root())?;
+        verify::rebuild(layout, &Sessions::new(layout), &blobs, monitor)
+    }
+
+    /// Builds the index anew from manifests, pages and pins. Waits for every running operation.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where operations run on; what building it gives.
+    pub fn rebuild_index(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
+        let layout = &self.inner.layout;
+        if layout.read_format()?.is_none() {
+            return Ok(RebuildOutcome::default());
+        }
+        let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
+        self.rebuild_locked(monitor)
+    }
+
+    /// Opens the store for reading; `None` where there is none yet. Makes and repairs nothing, and
+    /// works on a store that cannot be written.
+    fn read(&self, monitor: &dyn Monitor) -> Result<Option<Reading>> {
+        let layout = &self.inner.layout;
+        if layout.read_format()?.is_none() {
+            return Ok(None);
+        }
+        // Without the lock a rebuild may exchange the index meanwhile; the files are still the truth.
+        let lock = match disk::lock(&layout.store_lock(), LockKind::Shared, "the store", monitor) {
+            Ok(lock) => Some(lock),
+            Err(Error::Io { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let index = match self.current_index() {
+            Ok(index) => index,
+            Err(error @ Error::StoreTooNew { .. }) => return Err(error),
+            Err(_) => self.read_only_index(),
+        };
+        Ok(Some(Reading {
+            layout: layout.clone(),
+            sessions: Sessions::new(layout),
+            workspaces: Workspaces::new(layout),
+            blobs: Blobs::open(layout.root())?,
+            index,
+            _lock: lock,
+        }))
+    }
+
+    fn read_only_index(&self) -> Option<Arc<Index>> {
+        let root = Dir::open(self.inner.layout.root()).ok()?;
+        match Index::open(&root, index::Access::Read) {
+            Ok(Opened::Ready(index)) => Some(Arc::new(index)),
+            _ => None,
+        }
+    }
+
+    /// Checks that everything the checkpoints name is there and whole.
+    ///
+    /// # Errors
+    /// Only where the store as a whole cannot be read; damage is in the report.
+    pub fn verify(&self, options: VerifyOptions, monitor: &dyn Monitor) -> Result<VerifyReport> {
+        let Some(reading) = self.read(monitor)? else { return Ok(VerifyReport::default()) };
+        let parts = verify::Parts {
+            layout: &reading.layout,
+            sessions: &reading.sessions,
+            blobs: &reading.blobs,
+            index: reading.index.as_deref(),
+        };
+        verify::verify(parts, options, monitor)
+    }
+}
+
+/// A directory that has something in it and no `format.json` is only taken for a store that was begun
+/// if everything in it is ours.
+fn refuse_foreign(layout: &Layout) -> Result<()> {
+    const OURS: [&str; 7] =
+        ["blobs", "journal", "leases", "locks", "quarantine", "tmp", "workspaces"];
+    for (name, _) in disk::list_dir(layout.root())? {
+        if !OURS.iter().any(|ours| ours.as_bytes() == name) {
+            return Err(Error::StoreForeign {
+                path: layout.root().to_owned(),
+                reason: format!("it holds `{}` and no format.json", crate::path::printable(&name)),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The real path of an existing directory or file.
+fn real_path(path: &Path) -> Result<PathBuf> {
+    disk::real_path(path).map_err(|error| match error {
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Error::WorkspaceMissing { path: path.to_owned() }
+        }
+        other => other,
+    })
+}
+
+/// Opens a workspace's root and says why it cannot be one.
+fn open_root(path: &Path) -> Result<(Dir, PathBuf)> {
+    let real = real_path(path)?;
+    let dir = Dir::open(&real).map_err(|error| match error {
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory => {
+            Error::WorkspaceNotDirectory { path: real.clone() }
+        }
+        other => other,
+    })?;
+    Ok((dir, real))
+}
+
+/// Refuses what is hardly one workspace: the root of the file system, the home directory, and what
+/// contains it.
+fn refuse_too_wide(path: &Path, home: Option<&Path>) -> Result<()> {
+    let what = if path.parent().is_none() {
+        "the root of the file system"
+    } else {
+        match home.and_then(|home| disk::real_path(home).ok()) {
+            Some(home) if home == path => "the home directory",
+            Some(home) if home.starts_with(path) => "a directory that contains the home directory",
+            _ => return Ok(()),
+        }
+    };
+    Err(Error::WorkspaceTooWide { path: path.to_owned(), what })
+}
+
+/// A session's name as the caller wrote it.
+fn session_name(text: &str) -> Result<SessionName> {
+    SessionName::new(text).map_err(|reason| Error::InvalidSession { name: text.to_owned(), reason })
+}
+
+/// Which workspace, where path and directory disagree.
+type Chosen = Option<WorkspaceId>;

@@ -1,0 +1,303 @@
+//! Capture, put together.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::access::{Access, OpenWorkspace};
+use crate::adoption::{self, Compared};
+use crate::capture::{self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held};
+use crate::checkpoint::CheckpointRow;
+use crate::disk::{self, LockKind};
+use crate::error::{Error, Result};
+use crate::git;
+use crate::id::SessionName;
+use crate::index::WriteTx;
+use crate::limits;
+use crate::manifest::{CheckpointRef, GitState};
+use crate::monitor::{Monitor, Notice};
+use crate::operation::OperationKind;
+use crate::registration::Operation;
+use crate::restore;
+use crate::retention::{self, PruneRule};
+use crate::sessions::with_source;
+use crate::store::{Chosen, Store, log, open_root, refuse_too_wide, session_name};
+use crate::workspaces::StatCache;
+
+/// What a capture builds on.
+pub(super) struct Foundation {
+    pub(super) base: Option<Base>,
+    pub(super) parent: Option<CheckpointRef>,
+}
+
+impl Store {
+    /// Captures the workspace at `path` as a new checkpoint.
+    ///
+    /// # Errors
+    /// Nothing was stored then, but for content that the next capture profits from. See
+    /// [`Error::class`].
+    ///
+    /// # Durability
+    /// When it returns, the checkpoint survives the death of the process and of the machine.
+    ///
+    /// # Concurrency
+    /// Captures and restores of one workspace wait for each other, up to a minute. Everything else
+    /// goes on beside it.
+    ///
+    /// # Cost
+    /// One stat for each name, the reading of what changed, two or three durable writes.
+    pub fn capture(
+        &self,
+        path: &Path,
+        options: &CaptureOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<CaptureOutcome> {
+        let started = Instant::now();
+        if let Some(label) = &options.label {
+            check_label(label)?;
+        }
+        let asked = options.session.as_deref().map(session_name).transpose()?;
+        let access = self.enter(monitor)?;
+        let home = home_directory();
+        let forced = options.force;
+        let open =
+            open_workspace(&access, path, forced, home.as_deref(), options.workspace, monitor)?;
+        recover_before_capture(&access, &open, monitor);
+        let session = asked.unwrap_or_else(|| open.workspace.default_session.clone());
+        adopt_own(&access, &session)?;
+        let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
+        let Foundation { mut base, parent } = foundation;
+
+        let (observation, git) = observe_with_git(&access, &open, &options.scope, monitor)?;
+        let scope = capture::scope_of(&observation.walked, &options.scope);
+        let staging = access.blobs.stage(operation.id())?;
+        let mut held = capture::hold(
+            &access,
+            Some(&operation),
+            &open,
+            base.as_mut(),
+            observation,
+            &options.scope,
+            Some(&staging),
+            monitor,
+        )?;
+        if options.strict && !held.complete {
+            return Err(Error::Incomplete { problems: held.problems.len() as u64 });
+        }
+        let unchanged = unchanged_since(&access, options, base.as_ref(), parent.as_ref(), &held)?;
+        if let Some(checkpoint) = unchanged {
+            operation.end()?;
+            let elapsed_ms = elapsed_ms(started);
+            return Ok(outcome(checkpoint, false, &open, held, elapsed_ms));
+        }
+        let trees =
+            capture::store_tree(&access, &operation, base.as_ref(), &mut held, staging, None)?;
+        let draft = Draft {
+            session,
+            label: options.label.clone(),
+            trigger: options.trigger.clone(),
+            workspace: open.workspace.id,
+            root_path: open.path.clone(),
+            parent,
+            scope,
+            git,
+            restore: None,
+        };
+        let committed = capture::commit(
+            &access,
+            &mut operation,
+            base.as_ref(),
+            &held,
+            &trees,
+            draft,
+            Finish::End,
+            monitor,
+        )?;
+        drop(operation);
+        after_commit(&access, &open, base, &held, &committed, monitor);
+        let elapsed_ms = elapsed_ms(started);
+        Ok(outcome(committed.id, true, &open, held, elapsed_ms))
+    }
+}
+
+fn elapsed_ms(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn outcome(
+    checkpoint: crate::id::CheckpointId,
+    created: bool,
+    open: &OpenWorkspace,
+    held: Held,
+    elapsed_ms: u64,
+) -> CaptureOutcome {
+    CaptureOutcome {
+        checkpoint,
+        created,
+        root: open.path.clone(),
+        complete: held.complete,
+        counts: held.counts,
+        problems: held.problems,
+        elapsed_ms,
+    }
+}
+
+/// A label is one line that a terminal can show.
+pub(super) fn check_label(label: &str) -> Result<()> {
+    let reason = if label.is_empty() {
+        "it is empty"
+    } else if label.len() > limits::LABEL_BYTES_MAX {
+        "it is too long"
+    } else if label.chars().any(char::is_control) {
+        "it holds control characters"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidLabel { label: label.to_owned(), reason })
+}
+
+/// The home directory as the environment says it.
+pub(super) fn home_directory() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
+/// Opens and locks a workspace, and finds or mints its identity.
+pub(super) fn open_workspace(
+    access: &Access,
+    path: &Path,
+    force: bool,
+    home: Option<&Path>,
+    chosen: Chosen,
+    monitor: &dyn Monitor,
+) -> Result<OpenWorkspace> {
+    let (dir, path) = open_root(path)?;
+    if !force {
+        refuse_too_wide(&path, home)?;
+    }
+    let stat = dir.stat_self()?;
+    let lock = access.layout.workspace_lock(stat.dev, stat.ino);
+    let lock = disk::lock(&lock, LockKind::Exclusive, "the workspace", monitor)?;
+    let workspace = access.workspaces.find_or_mint(&dir, &path, chosen, monitor)?;
+    Ok(OpenWorkspace { workspace, dir, path, _lock: lock })
+}
+
+/// Ends an interrupted restore first. A capture goes on where that cannot be done: it captures what
+/// is there, and says so.
+fn recover_before_capture(access: &Access, open: &OpenWorkspace, monitor: &dyn Monitor) {
+    if let Err(error) = restore::recover(access, open, monitor) {
+        monitor.notice(&Notice::RestoreLeftOpen { reason: with_source(&error) });
+    }
+}
+
+/// Looks at dead operations and at one session's directory.
+pub(super) fn adopt_own(access: &Access, session: &SessionName) -> Result<()> {
+    let mut compared = Compared::default();
+    let living = adoption::reap(access, &mut compared)?;
+    if let Some(session) = access.sessions.find(session)? {
+        adoption::adopt_session(access, &session, &living, &mut compared)?;
+    }
+    Ok(())
+}
+
+/// Registers the operation and, in the same transaction, chooses what it builds on: the checkpoint
+/// that the stat cache describes, if it is live, else the workspace's newest.
+pub(super) fn begin<'a>(
+    access: &'a Access,
+    open: &OpenWorkspace,
+    kind: OperationKind,
+) -> Result<(Operation<'a>, Foundation)> {
+    let id = open.workspace.id;
+    let cache = StatCache::read(&access.workspaces.directory(id))
+        .filter(|cache| cache.header.store == access.store);
+    let described = cache.as_ref().map(|cache| cache.header.clone());
+    let choose = |tx: &WriteTx<'_>| {
+        let newest = tx.newest_of_workspace(id, true)?;
+        let cached = match &described {
+            None => None,
+            Some(header) => tx
+                .checkpoint(&header.checkpoint)?
+                .filter(|row| row.digest == header.digest && !row.is_pruning()),
+        };
+        let base = cached.clone().or_else(|| newest.clone());
+        Ok((base.clone().map(|row| row.id), (base, cached.is_some(), newest)))
+    };
+    let (operation, (base, cache_fits, newest)) = Operation::begin(access, kind, Some(id), choose)?;
+    let reference = |row: &CheckpointRow| CheckpointRef { id: row.id.clone(), digest: row.digest };
+    let parent = newest.as_ref().map(reference);
+    let base = base.map(|row| Base {
+        id: row.id,
+        digest: row.digest,
+        tree: row.tree,
+        cache: if cache_fits { cache } else { None },
+    });
+    Ok((operation, Foundation { base, parent }))
+}
+
+/// Walks, and asks git where HEAD is beside it.
+pub(super) fn observe_with_git(
+    access: &Access,
+    open: &OpenWorkspace,
+    scope: &crate::settings::ScopeSettings,
+    monitor: &dyn Monitor,
+) -> Result<(capture::Observation, Option<GitState>)> {
+    std::thread::scope(|threads| {
+        let head = threads.spawn(|| {
+            let repository = git::repository_of(&open.path)?;
+            // That git cannot say is no reason not to capture.
+            git::head(&repository, &|| monitor.is_cancelled()).ok()
+        });
+        let observation = capture::observe(access, open, scope, monitor)?;
+        let git = head.join().ok().flatten();
+        Ok((observation, git))
+    })
+}
+
+/// The checkpoint that is to be answered with instead of a new one.
+fn unchanged_since(
+    access: &Access,
+    options: &CaptureOptions,
+    base: Option<&Base>,
+    parent: Option<&CheckpointRef>,
+    held: &Held,
+) -> Result<Option<crate::id::CheckpointId>> {
+    let (Some(base), Some(parent)) = (base, parent) else { return Ok(None) };
+    if !options.if_changed || !held.same_as_base {
+        return Ok(None);
+    }
+    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&parent.id))?;
+    let same = row.is_some_and(|row| row.tree.root == base.tree.root);
+    Ok(same.then(|| parent.id.clone()))
+}
+
+/// What follows a commit and is never part of its success.
+pub(super) fn after_commit(
+    access: &Access,
+    open: &OpenWorkspace,
+    base: Option<Base>,
+    held: &Held,
+    committed: &Committed,
+    monitor: &dyn Monitor,
+) {
+    let tell = |what: &str, error: &Error| {
+        let reason = format!("{what}: {}", with_source(error));
+        monitor.notice(&Notice::AfterCommit { reason });
+    };
+    let saved = capture::save_cache(access, open.workspace.id, base, held, committed);
+    if let Err(error) = saved {
+        tell("the stat cache was not written", &error);
+    }
+    let sessions = std::slice::from_ref(&committed.id.session);
+    match retention::prune(access, sessions, PruneRule::default()) {
+        Ok(pruned) if pruned.pruned.is_empty() => {}
+        Ok(pruned) => {
+            let ids: Vec<_> = pruned.pruned.iter().map(log::id).collect();
+            let details = serde_json::json!({ "checkpoints": ids, "why": "retention" });
+            if let Err(error) = log::append(access, "prune", details) {
+                tell("the log was not written", &error);
+            }
+        }
+        Err(error) => tell("old checkpoints were not pruned", &error),
+    }
+    if let Err(error) = super::retaining::sweep_if_due(access, monitor) {
+        tell("unused content was not swept", &error);
+    }
+}

@@ -1,0 +1,552 @@
+//! Looking at history: list, show, ls, cat, and finding the checkpoint that a word means.
+//!
+//! Manifests and pages are read, the truth; the index is asked which checkpoints are being pruned,
+//! and, as a short cut, which are of one workspace. All of it works on a store that cannot be
+//! written, and without an index.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::checkpoint::PinFile;
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::hash::Digest;
+use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::manifest::{Counts, Entry, EntryKind, Manifest, read_entries};
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::sessions::{Found, with_source};
+use crate::store::{Reading, Store, open_root, session_name};
+
+/// Which checkpoints to list.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum ListQuery {
+    /// All of one session, of whatever workspace.
+    Session(String),
+    /// All of the workspace at this path, of whatever session.
+    Workspace(PathBuf),
+    /// All.
+    #[default]
+    All,
+}
+
+/// One checkpoint in a list.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CheckpointSummary {
+    /// Its session and number.
+    pub id: CheckpointId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Where the workspace was.
+    pub root: PathBuf,
+    /// Its label: the one given last.
+    pub label: Option<String>,
+    /// What made it.
+    pub trigger: String,
+    /// Whether everything in scope is held whole.
+    pub complete: bool,
+    /// Whether retention keeps it.
+    pub pinned: bool,
+    /// A remark.
+    pub note: Option<String>,
+    /// What the capture saw and did.
+    pub counts: Counts,
+    /// How many paths it has.
+    pub entries: u64,
+}
+
+/// One line of a list.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ListItem {
+    /// A checkpoint.
+    Checkpoint(Box<CheckpointSummary>),
+    /// A manifest of another program: its number is reserved, and it is left alone.
+    Legacy(CheckpointId),
+    /// A manifest, or its pin, that cannot be understood.
+    Unreadable {
+        /// Which one.
+        id: CheckpointId,
+        /// The file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Checkpoints, the oldest first.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Listing {
+    /// In order of time, then of number.
+    pub items: Vec<ListItem>,
+}
+
+impl Listing {
+    /// How many items cannot be understood.
+    pub fn unreadable(&self) -> usize {
+        self.items.iter().filter(|item| matches!(item, ListItem::Unreadable { .. })).count()
+    }
+
+    /// The checkpoints alone.
+    pub fn checkpoints(&self) -> impl Iterator<Item = &CheckpointSummary> {
+        self.items.iter().filter_map(|item| match item {
+            ListItem::Checkpoint(summary) => Some(&**summary),
+            _ => None,
+        })
+    }
+}
+
+/// One session in a list.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SessionSummary {
+    /// Its name.
+    pub name: SessionName,
+    /// How many checkpoints it has, safety checkpoints not counted.
+    pub checkpoints: u64,
+    /// How many safety checkpoints it has.
+    pub safety_checkpoints: u64,
+    /// When its first and last checkpoint were made; none where none can be read.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// The newest number.
+    pub latest: Option<Seq>,
+    /// Where its workspaces are.
+    pub roots: Vec<PathBuf>,
+    /// How many manifests cannot be understood.
+    pub unreadable: u64,
+}
+
+/// A checkpoint with all that its manifest says.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ShownCheckpoint {
+    /// What its manifest says.
+    pub manifest: Manifest,
+    /// The checksum of the manifest.
+    pub digest: Digest,
+    /// What was said about it later.
+    pub pin: PinFile,
+    /// The file of the manifest.
+    pub file: PathBuf,
+}
+
+/// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The session; the newest one of the workspace where none is named.
+    pub session: Option<SessionName>,
+    /// Which of its checkpoints.
+    pub which: Which,
+}
+
+/// Which checkpoint of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// That number.
+    Seq(Seq),
+    /// The newest that is not a safety checkpoint, or so many before it.
+    Latest {
+        /// How many before the newest.
+        back: u32,
+    },
+}
+
+/// Text that is not a [`Spec`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a checkpoint: SEQ, SESSION:SEQ, latest or latest~N is expected")]
+pub struct InvalidSpec {
+    /// The text as given.
+    pub text: String,
+}
+
+impl FromStr for Which {
+    type Err = InvalidSpec;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+        let invalid = || InvalidSpec { text: text.to_owned() };
+        if let Some(rest) = text.strip_prefix("latest") {
+            let back = match rest.strip_prefix('~') {
+                Some(digits) => digits.parse().map_err(|_| invalid())?,
+                None if rest.is_empty() => 0,
+                None => return Err(invalid()),
+            };
+            return Ok(Self::Latest { back });
+        }
+        text.parse().map(Self::Seq).map_err(|_| invalid())
+    }
+}
+
+impl FromStr for Spec {
+    type Err = InvalidSpec;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+        let invalid = || InvalidSpec { text: text.to_owned() };
+        match text.rsplit_once(':') {
+            Some((session, which)) => {
+                let session = SessionName::new(session).map_err(|_| invalid())?;
+                let which = which.parse().map_err(|_| invalid())?;
+                Ok(Self { session: Some(session), which })
+            }
+            None => Ok(Self { session: None, which: text.parse()? }),
+        }
+    }
+}
+
+impl Reading {
+    /// The session of that name as it is written on disk.
+    fn session(&self, name: &SessionName) -> Result<SessionName> {
+        match self.sessions.find(name)? {
+            Some(session) => Ok(session),
+            None => Err(Error::SessionNotFound {
+                session: name.to_string(),
+                nearest: nearest(name.as_str(), self.sessions.names()?),
+            }),
+        }
+    }
+
+    /// A manifest that must be there, understood, and not pruned.
+    pub(super) fn require(&self, id: &CheckpointId) -> Result<(Manifest, Digest)> {
+        let id = CheckpointId { session: self.session(&id.session)?, seq: id.seq };
+        if self.is_pruning(&id)? {
+            return Err(Error::Pruned { checkpoint: id });
+        }
+        self.sessions.require(&id)
+    }
+
+    fn is_pruning(&self, id: &CheckpointId) -> Result<bool> {
+        let Some(index) = &self.index else { return Ok(false) };
+        let row = index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
+        Ok(row.is_some_and(|row| row.is_pruning()))
+    }
+
+    fn pruning(&self) -> Result<BTreeSet<CheckpointId>> {
+        let Some(index) = &self.index else { return Ok(BTreeSet::new()) };
+        let marked = index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
+        Ok(marked.into_iter().collect())
+    }
+
+    /// The checkpoints that may be of a workspace: those whose rows say so, and those without a row.
+    fn candidates(&self, workspace: WorkspaceId) -> Result<Vec<CheckpointId>> {
+        let all = self.all_ids()?;
+        let Some(index) = &self.index else { return Ok(all) };
+        let rows = index.read("list checkpoints", |tx| tx.all_checkpoints())?;
+        let other: BTreeSet<CheckpointId> =
+            rows.into_iter().filter(|row| row.workspace != workspace).map(|row| row.id).collect();
+        Ok(all.into_iter().filter(|id| !other.contains(id)).collect())
+    }
+
+    fn all_ids(&self) -> Result<Vec<CheckpointId>> {
+        let mut ids = Vec::new();
+        for session in self.sessions.names()? {
+            ids.extend(self.ids_of(&session)?);
+        }
+        Ok(ids)
+    }
+
+    fn ids_of(&self, session: &SessionName) -> Result<Vec<CheckpointId>> {
+        let listing = self.sessions.listing(session)?;
+        let id = |seq| CheckpointId { session: session.clone(), seq };
+        Ok(listing.manifests.into_iter().map(id).collect())
+    }
+
+    fn items(&self, ids: Vec<CheckpointId>) -> Result<Vec<ListItem>> {
+        let pruning = self.pruning()?;
+        let mut items: Vec<ListItem> = ids
+            .into_iter()
+            .filter(|id| !pruning.contains(id))
+            .filter_map(|id| self.item(id))
+            .collect();
+        items.sort_by_cached_key(|item| match item {
+            ListItem::Checkpoint(summary) => (Some(summary.created_at), summary.id.clone()),
+            ListItem::Legacy(id) | ListItem::Unreadable { id, .. } => (None, id.clone()),
+        });
+        Ok(items)
+    }
+
+    fn item(&self, id: CheckpointId) -> Option<ListItem> {
+        match self.sessions.read(&id) {
+            Found::Absent => None,
+            Found::Legacy => Some(ListItem::Legacy(id)),
+            Found::Unreadable { reason } => {
+                let path = self.sessions.manifest_path(&id);
+                Some(ListItem::Unreadable { id, path, reason })
+            }
+            Found::Valid { manifest, .. } => match self.sessions.read_pin(&id) {
+                Ok(pin) => Some(ListItem::Checkpoint(Box::new(summary(*manifest, pin)))),
+                Err(error) => {
+                    let path = self.sessions.pin_path(&id);
+                    Some(ListItem::Unreadable { id, path, reason: with_source(&error) })
+                }
+            },
+        }
+    }
+
+    fn workspace_at(&self, path: &Path) -> Result<Option<WorkspaceId>> {
+        let (dir, path) = open_root(path)?;
+        Ok(self.workspaces.find(&dir, &path, None)?.map(|(workspace, _)| workspace.id))
+    }
+}
+
+fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
+    CheckpointSummary {
+        id: manifest.id,
+        created_at: manifest.created_at,
+        workspace: manifest.workspace,
+        root: manifest.root_path,
+        label: pin.label.or(manifest.label),
+        trigger: manifest.trigger.as_str().to_owned(),
+        complete: manifest.complete,
+        pinned: pin.pinned,
+        note: pin.note,
+        counts: manifest.counts,
+        entries: manifest.tree.entries,
+    }
+}
+
+impl Store {
+    /// Lists checkpoints.
+    ///
+    /// # Errors
+    /// [`Error::SessionNotFound`]. What cannot be understood is in the list.
+    ///
+    /// Cost: one small file each.
+    pub fn list(&self, query: &ListQuery, monitor: &dyn Monitor) -> Result<Listing> {
+        let Some(reading) = self.read(monitor)? else {
+            return match query {
+                ListQuery::Session(name) => {
+                    let session = session_name(name)?.to_string();
+                    Err(Error::SessionNotFound { session, nearest: Vec::new() })
+                }
+                _ => Ok(Listing::default()),
+            };
+        };
+        let (ids, workspace) = match query {
+            ListQuery::All => (reading.all_ids()?, None),
+            ListQuery::Session(name) => {
+                let session = reading.session(&session_name(name)?)?;
+                (reading.ids_of(&session)?, None)
+            }
+            ListQuery::Workspace(path) => match reading.workspace_at(path)? {
+                None => return Ok(Listing::default()),
+                Some(workspace) => (reading.candidates(workspace)?, Some(workspace)),
+            },
+        };
+        let mut items = reading.items(ids)?;
+        if let Some(workspace) = workspace {
+            items.retain(|item| match item {
+                ListItem::Checkpoint(summary) => summary.workspace == workspace,
+                // Nobody knows whose it is: better shown here than nowhere.
+                ListItem::Unreadable { .. } => true,
+                ListItem::Legacy(_) => false,
+            });
+        }
+        Ok(Listing { items })
+    }
+
+    /// Lists sessions, the one with the newest checkpoint last.
+    ///
+    /// # Errors
+    /// Where the store cannot be listed.
+    pub fn sessions(&self, monitor: &dyn Monitor) -> Result<Vec<SessionSummary>> {
+        let Some(reading) = self.read(monitor)? else { return Ok(Vec::new()) };
+        let mut sessions = Vec::new();
+        for name in reading.sessions.names()? {
+            let items = reading.items(reading.ids_of(&name)?)?;
+            if !items.is_empty() {
+                sessions.push(session_summary(name, &items));
+            }
+        }
+        sessions.sort_by_key(|session| session.span.map(|(_, last)| last));
+        Ok(sessions)
+    }
+
+    /// Everything that is known about one checkpoint, without its entries.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointNotFound`], [`Error::CheckpointUnreadable`], [`Error::Pruned`].
+    pub fn show(&self, id: &CheckpointId, monitor: &dyn Monitor) -> Result<ShownCheckpoint> {
+        let reading = self.reading(&id.session, monitor)?;
+        let (manifest, digest) = reading.require(id)?;
+        let pin = reading.sessions.read_pin(&manifest.id)?;
+        let file = reading.sessions.manifest_path(&manifest.id);
+        Ok(ShownCheckpoint { manifest, digest, pin, file })
+    }
+
+    /// The entries of a checkpoint at and below `path`, in order of path.
+    ///
+    /// # Errors
+    /// As [`Store::show`]; [`Error::PathNotFound`].
+    pub fn entries(
+        &self,
+        id: &CheckpointId,
+        path: &RelPath,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<Entry>> {
+        let reading = self.reading(&id.session, monitor)?;
+        let (manifest, _) = reading.require(id)?;
+        let mut entries = read_entries(&reading.blobs, &manifest.tree)?;
+        if !path.is_root() {
+            let omitted = entries.iter().find_map(|entry| match entry.kind {
+                EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => {
+                    Some(reason)
+                }
+                _ => None,
+            });
+            entries.retain(|entry| entry.path.is_at_or_below(path));
+            if entries.is_empty() {
+                let checkpoint = manifest.id;
+                return Err(Error::PathNotFound { checkpoint, path: path.clone(), omitted });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Writes the content of a file, or the target of a symlink, as a checkpoint holds it. Content
+    /// whose hash does not match ends in an error, after what was written by then.
+    ///
+    /// # Errors
+    /// As [`Store::entries`]; [`Error::BlobMissing`], [`Error::BlobDamaged`]; what `out` gives.
+    pub fn cat(
+        &self,
+        id: &CheckpointId,
+        path: &RelPath,
+        out: &mut dyn Write,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let entries = self.entries(id, path, monitor)?;
+        let reading = self.reading(&id.session, monitor)?;
+        match entries.first().filter(|entry| entry.path == *path).map(|entry| &entry.kind) {
+            Some(EntryKind::File { hash, size, .. }) => {
+                let copied = reading.blobs.copy_to(*hash, *size, out);
+                copied.map_err(|error| error.at("write", "the output"))
+            }
+            Some(EntryKind::Symlink { target }) => out.write_all(target).map_err(|source| {
+                Error::Io { verb: "write", path: PathBuf::from("the output"), source }
+            }),
+            Some(EntryKind::Omitted { reason, .. }) => Err(Error::PathNotFound {
+                checkpoint: id.clone(),
+                path: path.clone(),
+                omitted: Some(*reason),
+            }),
+            _ => Err(Error::InvalidPath {
+                path: path.as_os().to_owned(),
+                reason: "it is a directory".to_owned(),
+            }),
+        }
+    }
+
+    /// Finds the checkpoint that `spec` means, seen from the workspace at `path`.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`], [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what
+    /// exists.
+    pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
+        let no_checkpoint = || Error::NoCheckpoint { workspace: path.to_owned() };
+        let query = match &spec.session {
+            Some(session) => ListQuery::Session(session.as_str().to_owned()),
+            None => ListQuery::Workspace(path.to_owned()),
+        };
+        if let (Some(session), Which::Seq(seq)) = (&spec.session, spec.which) {
+            // Whether it is there, and readable, the command itself finds out.
+            let reading = self.reading(session, monitor)?;
+            return Ok(CheckpointId { session: reading.session(session)?, seq });
+        }
+        let listing = self.list(&query, monitor)?;
+        let plain: Vec<&CheckpointSummary> =
+            listing.checkpoints().filter(|summary| summary.trigger != "pre-restore").collect();
+        let session = match plain.last() {
+            Some(summary) => summary.id.session.clone(),
+            None => listing.checkpoints().last().ok_or_else(no_checkpoint)?.id.session.clone(),
+        };
+        match spec.which {
+            Which::Seq(seq) => Ok(CheckpointId { session, seq }),
+            Which::Latest { back } => {
+                let back = usize::try_from(back).unwrap_or(usize::MAX);
+                let found = plain.iter().rev().nth(back);
+                found.map(|summary| summary.id.clone()).ok_or_else(no_checkpoint)
+            }
+        }
+    }
+
+    fn reading(&self, session: &SessionName, monitor: &dyn Monitor) -> Result<Reading> {
+        self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
+            session: session.to_string(),
+            nearest: Vec::new(),
+        })
+    }
+}
+
+fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
+    let mut summary = SessionSummary {
+        name,
+        checkpoints: 0,
+        safety_checkpoints: 0,
+        span: None,
+        latest: None,
+        roots: Vec::new(),
+        unreadable: 0,
+    };
+    let mut roots: BTreeMap<PathBuf, ()> = BTreeMap::new();
+    for item in items {
+        match item {
+            ListItem::Unreadable { .. } => summary.unreadable += 1,
+            ListItem::Legacy(_) => {}
+            ListItem::Checkpoint(checkpoint) => {
+                if checkpoint.trigger == "pre-restore" {
+                    summary.safety_checkpoints += 1;
+                } else {
+                    summary.checkpoints += 1;
+                }
+                let at = checkpoint.created_at;
+                let (first, last) = summary.span.unwrap_or((at, at));
+                summary.span = Some((first.min(at), last.max(at)));
+                summary.latest = summary.latest.max(Some(checkpoint.id.seq));
+                roots.insert(checkpoint.root.clone(), ());
+            }
+        }
+    }
+    summary.roots = roots.into_keys().collect();
+    summary
+}
+
+/// Up to five names that are most like `name`: those that contain it or are contained in it, then by
+/// the length of the common beginning.
+pub(super) fn nearest(name: &str, mut known: Vec<SessionName>) -> Vec<SessionName> {
+    let folded = name.to_lowercase();
+    known.sort_by_cached_key(|candidate| {
+        let candidate = candidate.folded();
+        let related = candidate.contains(&folded) || folded.contains(&candidate);
+        let common = candidate.chars().zip(folded.chars()).take_while(|(a, b)| a == b).count();
+        (!related, std::cmp::Reverse(common), candidate)
+    });
+    known.truncate(5);
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_name_a_checkpoint() {
+        let seq = |number| Which::Seq(Seq::new(number).unwrap());
+        let spec = |text: &str| {
+            text.parse::<Spec>()
+                .map(|spec| (spec.session.map(|session| session.as_str().to_owned()), spec.which))
+        };
+        assert_eq!(spec("3"), Ok((None, seq(3))));
+        assert_eq!(spec("a-b:3"), Ok((Some("a-b".to_owned()), seq(3))));
+        assert_eq!(spec("latest"), Ok((None, Which::Latest { back: 0 })));
+        assert_eq!(spec("s:latest~2"), Ok((Some("s".to_owned()), Which::Latest { back: 2 })));
+        for bad in ["", "x", "a:", ":3", "latest~", "latest~x", "latest2", "../a:1", "03"] {
+            assert!(spec(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Restore and undo, put together.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::access::{Access, OpenWorkspace};
+use crate::capture::{self, Base, Draft, Finish, Held};
+use crate::disk::{self, Dir, Lock, LockKind};
+use crate::error::{Error, Result};
+use crate::id::CheckpointId;
+use crate::journal::{Action, Journal, JournalPhase, Stamp};
+use crate::manifest::{CheckpointRef, Entry, GitState, RestoreRecord, RestoreVerb, Scope, Trigger};
+use crate::monitor::{Monitor, Phase};
+use crate::operation::OperationKind;
+use crate::path::RelPath;
+use crate::plan::{Plan, PlanInput, Present, Selection, plan};
+use crate::registration::Operation;
+use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Stage};
+use crate::sessions::with_source;
+use crate::settings::ScopeSettings;
+use crate::store::capturing::{
+    adopt_own, after_commit, begin, home_directory, observe_with_git, open_workspace,
+};
+use crate::store::target::{
+    Intent, Target, checked_entries, find_undo, force_in, load_target, require_selected,
+};
+use crate::store::{Store, log, open_root, session_name};
+
+/// What became of an interrupted restore that was ended by hand.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct EndedRestore {
+    /// The checkpoint that holds what was there before; `None` where nothing had changed.
+    pub safety: Option<CheckpointId>,
+    /// Paths that were left as they were.
+    pub left: Vec<crate::plan::Skip>,
+    /// What a person should know.
+    pub remarks: Vec<String>,
+}
+
+/// What the present was found to be, and what is to be done about it.
+struct Prepared {
+    held: Held,
+    scope: Scope,
+    git: Option<GitState>,
+    plan: Plan,
+}
+
+impl Store {
+    /// Computes what [`Store::restore`] would do, and does nothing: not even content is stored.
+    ///
+    /// # Errors
+    /// As [`Store::restore`].
+    pub fn plan_restore(
+        &self,
+        path: &Path,
+        checkpoint: &CheckpointId,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<RestoreOutcome> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let target = load_target(&access, &open, checkpoint)?;
+        dry_run(&access, &open, &target, &Intent::restore(), options, monitor)
+    }
+
+    /// Puts the workspace back to a checkpoint.
+    ///
+    /// First the present is saved as a safety checkpoint, in it everything that will change whatever
+    /// limits and rules say; then all new content is staged and checked; then the changes are made,
+    /// one path at a time.
+    ///
+    /// # Errors
+    /// Before the first change: [`Error::ContentLost`], [`Error::NoSpace`],
+    /// [`Error::OtherWorkspace`], [`Error::RestoreOpen`], [`Error::PlanChanged`] and others; nothing
+    /// has changed then. Paths that could not be changed are in the outcome.
+    ///
+    /// # Durability
+    /// Killed before the changes, the next writing command discards the restore; killed among them,
+    /// the next writing command completes it.
+    pub fn restore(
+        &self,
+        path: &Path,
+        checkpoint: &CheckpointId,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<RestoreOutcome> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        restore::recover(&access, &open, monitor)?;
+        let target = load_target(&access, &open, checkpoint)?;
+        carry_out(&access, &open, &target, &Intent::restore(), options, monitor)
+    }
+
+    /// Computes what [`Store::undo`] would do.
+    ///
+    /// # Errors
+    /// As [`Store::undo`].
+    pub fn plan_undo(
+        &self,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<RestoreOutcome> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (target, intent) = find_undo(&access, &open)?;
+        dry_run(&access, &open, &target, &intent, options, monitor)
+    }
+
+    /// Takes back the newest restore of the workspace that has not been taken back, on the paths that
+    /// it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
+    /// further back.
+    ///
+    /// # Errors
+    /// [`Error::NothingToUndo`]; else as [`Store::restore`].
+    pub fn undo(
+        &self,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<RestoreOutcome> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        restore::recover(&access, &open, monitor)?;
+        let (target, intent) = find_undo(&access, &open)?;
+        carry_out(&access, &open, &target, &intent, options, monitor)
+    }
+
+    /// Writes a checkpoint, of whatever workspace, into a directory that is new or empty. Returns how
+    /// many paths were made.
+    ///
+    /// # Errors
+    /// [`Error::IntoNotEmpty`]; [`Error::ContentLost`] before anything is written.
+    pub fn restore_into(
+        &self,
+        checkpoint: &CheckpointId,
+        into: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<u64> {
+        let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
+            session: checkpoint.session.to_string(),
+            nearest: Vec::new(),
+        })?;
+        let (manifest, _) = reading.require(checkpoint)?;
+        let mut entries = checked_entries(&reading, &manifest)?;
+        if !options.paths.is_empty() {
+            require_selected(checkpoint, &entries, None, &options.paths)?;
+            entries.retain(|entry| {
+                let below = |path: &RelPath| entry.path.is_at_or_below(path);
+                let above = |path: &RelPath| path.is_at_or_below(&entry.path);
+                options.paths.iter().any(|path| below(path) || above(path))
+            });
+        }
+        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)?;
+        let root = empty_directory(into)?;
+        let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
+        disk::require_space(&root, needed)?;
+        restore::restore_into(&reading.blobs, &root, &entries, options.preserve_mtime, monitor)
+    }
+
+    /// Tries again to complete a restore of the workspace that was interrupted.
+    ///
+    /// # Errors
+    /// [`Error::RestoreOpen`] where it still cannot be completed.
+    pub fn continue_restore(
+        &self,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<EndedRestore> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let ended = match restore::recover(&access, &open, monitor)? {
+            Recovered::Nothing => {
+                return Err(Error::NoOpenRestore { workspace: open.path.clone() });
+            }
+            Recovered::Discarded => EndedRestore { safety: None, left: vec![], remarks: vec![] },
+            Recovered::Completed { left, remarks, safety, .. } => {
+                EndedRestore { safety: Some(safety), left, remarks }
+            }
+        };
+        Ok(ended)
+    }
+
+    /// Ends an interrupted restore of the workspace where it stands. What it had displaced is removed
+    /// only if the safety checkpoint holds it.
+    ///
+    /// # Errors
+    /// [`Error::NoOpenRestore`] where there is none.
+    pub fn abort_restore(
+        &self,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<EndedRestore> {
+        let access = self.enter(monitor)?;
+        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let Some((safety, remarks)) = restore::abort(&access, &open)? else {
+            return Err(Error::NoOpenRestore { workspace: open.path.clone() });
+        };
+        log_it(&access, &open, "restore-abort", &safety);
+        Ok(EndedRestore { safety: Some(safety), left: vec![], remarks })
+    }
+
+    /// Opens the workspace, and locks it and every known workspace that contains it or lies in it, in
+    /// order of path, so that two restores of nested workspaces cannot wait for each other.
+    fn open_for_restore(
+        &self,
+        access: &Access,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<(OpenWorkspace, Vec<Lock>)> {
+        let (own, path) = open_root(path)?;
+        let own = own.stat_self()?;
+        let mut related: BTreeMap<std::path::PathBuf, (u64, u64)> = BTreeMap::new();
+        for workspace in access.workspaces.all()? {
+            let Some(root) = workspace.roots.first() else { continue };
+            let is_related = root.starts_with(&path) || path.starts_with(root);
+            let identity = (workspace.identity.device, workspace.identity.inode);
+            if is_related && identity != (own.dev, own.ino) {
+                related.insert(root.clone(), identity);
+            }
+        }
+        let lock = |(device, inode): (u64, u64)| {
+            let file = access.layout.workspace_lock(device, inode);
+            disk::lock(&file, LockKind::Exclusive, "a workspace that overlaps", monitor)
+        };
+        let mut locks = Vec::new();
+        for (_, identity) in related.range(..path.clone()) {
+            locks.push(lock(*identity)?);
+        }
+        let home = home_directory();
+        let open = open_workspace(
+            access,
+            &path,
+            options.force,
+            home.as_deref(),
+            options.workspace,
+            monitor,
+        )?;
+        for (_, identity) in related.range(path..) {
+            locks.push(lock(*identity)?);
+        }
+        Ok((open, locks))
+    }
+}
+
+fn dry_run(
+    access: &Access,
+    open: &OpenWorkspace,
+    target: &Target,
+    intent: &Intent,
+    options: &RestoreOptions,
+    monitor: &dyn Monitor,
+) -> Result<RestoreOutcome> {
+    // Nothing is registered and nothing pinned: hashes are compared, and no blob is relied upon.
+    let (operation, foundation) = begin(access, open, OperationKind::Restore)?;
+    let mut base = foundation.base;
+    let prepared =
+        prepare(access, open, None, base.as_mut(), None, target, intent, options, monitor);
+    operation.end()?;
+    let prepared = prepared?;
+    Ok(RestoreOutcome {
+        plan: prepared.plan,
+        root: open.path.clone(),
+        safety: None,
+        changed: 0,
+        left: Vec::new(),
+        remarks: Vec::new(),
+        problems: prepared.held.problems,
+    })
+}
+
+/// Walks and hashes the present, forcing in what the target is about to change, and computes the plan.
+fn prepare(
+    access: &Access,
+    open: &OpenWorkspace,
+    operation: Option<&Operation<'_>>,
+    mut base: Option<&mut Base>,
+    staging: Option<&crate::blobs::Staging<'_>>,
+    target: &Target,
+    intent: &Intent,
+    options: &RestoreOptions,
+    monitor: &dyn Monitor,
+) -> Result<Prepared> {
+    if options.thorough
+        && let Some(base) = base.as_mut()
+    {
+        base.cache = None;
+    }
+    // What is about to change is saved whatever the limit for all together says.
+    let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
+    let (mut observation, git) = observe_with_git(access, open, &settings, monitor)?;
+    let selection = match &intent.touched {
+        Some(touched) => Selection::Touched(touched),
+        None if options.paths.is_empty() => Selection::All,
+        None => Selection::Below(&options.paths),
+    };
+    force_in(open, &mut observation.walked, target, selection, monitor)?;
+    let scope = capture::scope_of(&observation.walked, &settings);
+    let held =
+        capture::hold(access, operation, open, base, observation, &settings, staging, monitor)?;
+    monitor.phase(Phase::Plan, None);
+    let now = present(&held);
+    if let Selection::Below(paths) = selection {
+        require_selected(&target.reference.id, &target.entries, Some(&now), paths)?;
+    }
+    let plan = plan(PlanInput {
+        target: &target.reference.id,
+        then: &target.entries,
+        then_is_full: target.is_full,
+        now: &now,
+        selection,
+    });
+    Ok(Prepared { held, scope, git, plan })
+}
+
+fn present(held: &Held) -> Vec<Present> {
+    let one = |(cached, stat): (&crate::workspaces::CachedEntry, &disk::FileStat)| Present {
+        entry: cached.entry.clone(),
+        device: stat.dev,
+        inode: stat.ino,
+    };
+    held.entries.iter().zip(&held.stats).map(one).collect()
+}
+
+fn carry_out(
+    access: &Access,
+    open: &OpenWorkspace,
+    target: &Target,
+    intent: &Intent,
+    options: &RestoreOptions,
+    monitor: &dyn Monitor,
+) -> Result<RestoreOutcome> {
+    let session = match &options.session {
+        Some(name) => session_name(name)?,
+        None => open.workspace.default_session.clone(),
+    };
+    adopt_own(access, &session)?;
+    let (mut operation, foundation) = begin(access, open, OperationKind::Restore)?;
+    operation.protect(std::slice::from_ref(&target.reference.id))?;
+    let mut base = foundation.base;
+    let staging = access.blobs.stage(operation.id())?;
+    let prepared = prepare(
+        access,
+        open,
+        Some(&operation),
+        base.as_mut(),
+        Some(&staging),
+        target,
+        intent,
+        options,
+        monitor,
+    )?;
+    let Prepared { mut held, scope, git, plan } = prepared;
+    refuse_other_plan(options, &plan)?;
+    if plan.changes.is_empty() {
+        operation.end()?;
+        return Ok(nothing_to_do(open, plan, held));
+    }
+    restore::check_content(&access.blobs, &plan, monitor)?;
+    let after = plan.after();
+    let trees =
+        capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
+    let record = trees.extra.map(|after| RestoreRecord {
+        verb: intent.verb,
+        target: target.reference.clone(),
+        undoes: intent.undoes.clone(),
+        after,
+    });
+    let draft = Draft {
+        session,
+        label: None,
+        trigger: Trigger::PRE_RESTORE,
+        workspace: open.workspace.id,
+        root_path: open.path.clone(),
+        parent: foundation.parent,
+        scope,
+        git,
+        restore: record,
+    };
+    let committed = capture::commit(
+        access,
+        &mut operation,
+        base.as_ref(),
+        &held,
+        &trees,
+        draft,
+        Finish::KeepGoing,
+        monitor,
+    )?;
+    let safety = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
+    let journal = journal_of(&operation, open, target, intent, safety, options, &plan, &held)?;
+    let (changed, left, remarks) = change_workspace(access, open, journal, monitor)?;
+    operation.end()?;
+    let verb = match intent.verb {
+        RestoreVerb::Restore => "restore",
+        RestoreVerb::Undo => "undo",
+    };
+    log_it(access, open, verb, &committed.id);
+    after_commit(access, open, base, &held, &committed, monitor);
+    Ok(RestoreOutcome {
+        plan,
+        root: open.path.clone(),
+        safety: Some(committed.id),
+        changed,
+        left,
+        remarks,
+        problems: held.problems,
+    })
+}
+
+fn nothing_to_do(open: &OpenWorkspace, plan: Plan, held: Held) -> RestoreOutcome {
+    RestoreOutcome {
+        plan,
+        root: open.path.clone(),
+        safety: None,
+        changed: 0,
+        left: Vec::new(),
+        remarks: Vec::new(),
+        problems: held.problems,
+    }
+}
+
+fn refuse_other_plan(options: &RestoreOptions, plan: &Plan) -> Result<()> {
+    match &options.expected_plan {
+        Some(expected) if *expected != plan.id() => {
+            Err(Error::PlanChanged { expected: expected.clone(), found: plan.id() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn journal_of(
+    operation: &Operation<'_>,
+    open: &OpenWorkspace,
+    target: &Target,
+    intent: &Intent,
+    safety: CheckpointRef,
+    options: &RestoreOptions,
+    plan: &Plan,
+    held: &Held,
+) -> Result<Journal> {
+    let stamp_of = |path: &RelPath| {
+        let index = held.entries.binary_search_by(|cached| cached.entry.path.cmp(path)).ok()?;
+        held.stats.get(index).map(Stamp::of)
+    };
+    let mut actions = Vec::with_capacity(plan.changes.len());
+    for change in &plan.changes {
+        let before = match &change.before {
+            None => None,
+            Some(entry) => stamp_of(&change.path).map(|stamp| (entry.clone(), stamp)),
+        };
+        actions.push(Action { path: change.path.clone(), before, after: change.after.clone() });
+    }
+    Ok(Journal {
+        operation: operation.id(),
+        workspace: open.workspace.id,
+        verb: intent.verb,
+        target: target.reference.clone(),
+        safety,
+        made_directory: !restore::has_own_directory(&open.dir)?,
+        preserve_mtime: options.preserve_mtime,
+        phase: JournalPhase::Staging,
+        actions,
+    })
+}
+
+/// Stages, and applies. An error before the point of no return leaves no trace in the workspace.
+fn change_workspace(
+    access: &Access,
+    open: &OpenWorkspace,
+    mut journal: Journal,
+    monitor: &dyn Monitor,
+) -> Result<(u64, Vec<crate::plan::Skip>, Vec<String>)> {
+    // The journal is durable before the first temporary file: a crash right after must find its way
+    // back to them.
+    journal.write(&access.layout, &access.tmp)?;
+    let staged = restore::stage(access, &open.dir, &journal, monitor).and_then(|staged| {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        // The point of no return: from here on whoever finds the journal completes it.
+        journal.phase = JournalPhase::Applying;
+        journal.write(&access.layout, &access.tmp)?;
+        Ok(staged)
+    });
+    let (stage, mut remarks) = match staged {
+        Ok(staged) => staged,
+        Err(error) => {
+            journal.phase = JournalPhase::Staging;
+            restore::discard(access, &open.dir, &journal)?;
+            return Err(error);
+        }
+    };
+    let stuck = |error: &Error| Error::RestoreOpen {
+        workspace: open.path.clone(),
+        reason: with_source(error),
+    };
+    let applied = apply_all(access, &open.dir, &stage, &journal, monitor);
+    let (changed, left, more) = applied.map_err(|error| stuck(&error))?;
+    remarks.extend(more);
+    Ok((changed, left, remarks))
+}
+
+fn apply_all(
+    access: &Access,
+    root: &Dir,
+    stage: &Stage,
+    journal: &Journal,
+    monitor: &dyn Monitor,
+) -> Result<(u64, Vec<crate::plan::Skip>, Vec<String>)> {
+    let mut applied = restore::apply(access, root, stage, journal, monitor)?;
+    let (remarks, conflicts) = restore::finish(access, root, journal)?;
+    applied.remarks.extend(remarks);
+    restore::add_conflicts(&mut applied.left, conflicts);
+    Ok((applied.changed, applied.left, applied.remarks))
+}
+
+fn log_it(access: &Access, open: &OpenWorkspace, verb: &str, safety: &CheckpointId) {
+    let details = serde_json::json!({
+        "workspace": open.workspace.id.to_string(),
+        "root": open.path.to_string_lossy(),
+        "safety": log::id(safety),
+    });
+    // The log is for people; the safety checkpoint says the same.
+    drop(log::append(access, verb, details));
+}
+
+/// Opens `into`, which must be empty; makes it where it is missing.
+fn empty_directory(into: &Path) -> Result<Dir> {
+    disk::make_directory_if_missing(into)?;
+    let root = Dir::open(into)?;
+    if root.names()?.is_empty() {
+        Ok(root)
+    } else {
+        Err(Error::IntoNotEmpty { path: into.to_owned() })
+    }
+}

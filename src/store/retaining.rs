@@ -1,0 +1,228 @@
+//! Pins, labels, prune, sweep and collection, put together.
+
+use crate::access::Access;
+use crate::adoption::{self, Compared};
+use crate::checkpoint::PinFile;
+use crate::clock::Timestamp;
+use crate::disk::{self, LockKind};
+use crate::error::{Error, Result};
+use crate::id::{CheckpointId, SessionName};
+use crate::limits;
+use crate::monitor::Monitor;
+use crate::retention::{self, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+use crate::store::{Store, capturing::check_label, log};
+
+/// How long after the last sweep a capture makes another.
+const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+
+impl Store {
+    /// Pins a checkpoint: retention keeps it.
+    ///
+    /// # Errors
+    /// [`Error::Pruned`] where it is being pruned, [`Error::CheckpointNotFound`].
+    pub fn pin(&self, id: &CheckpointId, note: Option<&str>, monitor: &dyn Monitor) -> Result<()> {
+        self.change_pin(id, monitor, |pin| {
+            pin.pinned = true;
+            if let Some(note) = note {
+                pin.note = Some(note.to_owned());
+            }
+        })
+    }
+
+    /// Unpins a checkpoint: retention may drop it.
+    ///
+    /// # Errors
+    /// As [`Store::pin`].
+    pub fn unpin(&self, id: &CheckpointId, monitor: &dyn Monitor) -> Result<()> {
+        self.change_pin(id, monitor, |pin| {
+            pin.pinned = false;
+            pin.note = None;
+        })
+    }
+
+    /// Gives a checkpoint a label, in place of the one it was captured with; `None` takes it back. A
+    /// label does not keep a checkpoint from being pruned.
+    ///
+    /// # Errors
+    /// As [`Store::pin`]; [`Error::InvalidLabel`].
+    pub fn label(
+        &self,
+        id: &CheckpointId,
+        label: Option<&str>,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        if let Some(label) = label {
+            check_label(label)?;
+        }
+        self.change_pin(id, monitor, |pin| pin.label = label.map(str::to_owned))
+    }
+
+    fn change_pin(
+        &self,
+        id: &CheckpointId,
+        monitor: &dyn Monitor,
+        change: impl Fn(&mut PinFile),
+    ) -> Result<()> {
+        let access = self.enter(monitor)?;
+        let session = access.sessions.find(&id.session)?.unwrap_or_else(|| id.session.clone());
+        let id = CheckpointId { session, seq: id.seq };
+        adopt_session(&access, &id.session)?;
+        // What cannot be read is not pinned over: its label and note would be lost.
+        access.sessions.require(&id)?;
+        let mut pin = access.sessions.read_pin(&id)?;
+        let before = pin.clone();
+        change(&mut pin);
+        // The file first: it is the truth. If the row says then that the checkpoint is being pruned,
+        // the file goes again, and the answer is that it is gone.
+        access.sessions.write_pin(&id, &pin, &access.tmp)?;
+        let noted = access.index.write("note a pin", |tx| tx.set_pin(&id, &pin));
+        if let Err(error @ (Error::Pruned { .. } | Error::CheckpointNotFound { .. })) = noted {
+            access.sessions.write_pin(&id, &before, &access.tmp)?;
+            return Err(error);
+        }
+        noted
+    }
+
+    /// What [`Store::prune`] would drop.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn plan_prune(
+        &self,
+        session: Option<&SessionName>,
+        rule: PruneRule,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        let access = self.enter(monitor)?;
+        retention::plan_prune(&access, &sessions(&access, session)?, rule)
+    }
+
+    /// Drops old checkpoints of one session, or of all.
+    ///
+    /// # Errors
+    /// A journal that cannot be understood stops it.
+    pub fn prune(
+        &self,
+        session: Option<&SessionName>,
+        rule: PruneRule,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        let access = self.enter(monitor)?;
+        prune(&access, session, rule)
+    }
+
+    /// What [`Store::gc`] would drop and remove.
+    ///
+    /// # Errors
+    /// As [`Store::gc`].
+    pub fn plan_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
+        let access = self.enter(monitor)?;
+        let prune =
+            retention::plan_prune(&access, &sessions(&access, None)?, PruneRule::default())?;
+        let sweep = retention::plan_sweep(&access, monitor)?;
+        Ok(GcOutcome { prune, sweep })
+    }
+
+    /// Drops old checkpoints and removes the content that nothing names any more.
+    ///
+    /// Content that lost its last name less than a minute ago stays until the next time.
+    ///
+    /// # Errors
+    /// [`Error::DeletionBlocked`] while something in the store cannot be understood;
+    /// [`Error::Busy`] where another sweep runs for more than a minute.
+    ///
+    /// # Concurrency
+    /// Beside captures and restores; it waits for no operation, only for another sweep.
+    pub fn gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
+        let access = self.enter(monitor)?;
+        let lock = access.layout.sweep_lock();
+        let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
+        let _ballast = Ballast::give_up(&access)?;
+        let marked = retention::finish_pruning(&access)?;
+        let mut prune = prune(&access, None, PruneRule::default())?;
+        prune.pruned.extend(marked);
+        let sweep = sweep(&access, monitor)?;
+        Ok(GcOutcome { prune, sweep })
+    }
+}
+
+/// On a full disk a collection cannot even write that it removes something: it gives up a file that
+/// was kept for this, and keeps one again when it is done.
+struct Ballast<'a>(&'a Access);
+
+impl<'a> Ballast<'a> {
+    fn give_up(access: &'a Access) -> Result<Self> {
+        if disk::available_bytes(&access.tmp)? < limits::BALLAST_BYTES {
+            disk::remove_file(&access.layout.ballast())?;
+        }
+        Ok(Self(access))
+    }
+}
+
+impl Drop for Ballast<'_> {
+    fn drop(&mut self) {
+        // Where it cannot be kept now, the next collection tries again.
+        drop(disk::reserve(&self.0.layout.ballast(), limits::BALLAST_BYTES));
+    }
+}
+
+fn adopt_session(access: &Access, session: &SessionName) -> Result<()> {
+    let mut compared = Compared::default();
+    let living = adoption::reap(access, &mut compared)?;
+    adoption::adopt_session(access, session, &living, &mut compared)
+}
+
+fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<SessionName>> {
+    let known = access.sessions.names()?;
+    let Some(asked) = session else { return Ok(known) };
+    match access.sessions.find(asked)? {
+        Some(session) => Ok(vec![session]),
+        None => Err(Error::SessionNotFound {
+            session: asked.to_string(),
+            nearest: super::history::nearest(asked.as_str(), known),
+        }),
+    }
+}
+
+fn prune(access: &Access, session: Option<&SessionName>, rule: PruneRule) -> Result<PruneOutcome> {
+    let outcome = retention::prune(access, &sessions(access, session)?, rule)?;
+    if !outcome.pruned.is_empty() {
+        let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
+        let why = if rule == PruneRule::default() { "retention" } else { "asked for" };
+        log::append(access, "prune", serde_json::json!({ "checkpoints": ids, "why": why }))?;
+    }
+    Ok(outcome)
+}
+
+/// Sweeps under the sweep's lock, and notes when.
+fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+    let outcome = retention::sweep(access, monitor)?;
+    disk::touch(&access.layout.sweep_lock())?;
+    if outcome.blobs_removed > 0 {
+        let details = serde_json::json!({
+            "blobs": outcome.blobs_removed,
+            "bytes": outcome.bytes_removed,
+        });
+        log::append(access, "sweep", details)?;
+    }
+    Ok(outcome)
+}
+
+/// After a capture: sweeps if the last sweep is more than a day ago and no other runs.
+pub(super) fn sweep_if_due(access: &Access, monitor: &dyn Monitor) -> Result<()> {
+    let file = access.layout.sweep_lock();
+    let is_due = match disk::modified_ns(&file)? {
+        // A new store has nothing to sweep; its first sweep is due a day from now.
+        None => {
+            drop(disk::try_lock(&file, LockKind::Exclusive)?);
+            false
+        }
+        Some(last_ns) => Timestamp::from_ns(last_ns).until(Timestamp::now()) >= SWEEP_EVERY,
+    };
+    if !is_due {
+        return Ok(());
+    }
+    let Some(_lock) = disk::try_lock(&file, LockKind::Exclusive)? else { return Ok(()) };
+    retention::finish_pruning(access)?;
+    sweep(access, monitor).map(|_| ())
+}

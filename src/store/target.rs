@@ -1,0 +1,215 @@
+//! What a restore or undo is about: the checkpoint, read and checked, and what of the present it
+//! touches.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::access::{Access, OpenWorkspace};
+use crate::disk::FileKind;
+use crate::error::{Error, Result};
+use crate::id::CheckpointId;
+use crate::manifest::{
+    CheckpointRef, Coverage, Entry, EntryKind, Listed, Manifest, OmitReason, RestoreVerb,
+    read_entries, validate,
+};
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::plan::{Present, Selection};
+use crate::restore;
+use crate::store::Reading;
+use crate::store::capturing::adopt_own;
+use crate::walk::{Observed, Walked, What};
+
+/// What is to be restored.
+pub(super) struct Target {
+    pub(super) reference: CheckpointRef,
+    pub(super) entries: Vec<Entry>,
+    pub(super) is_full: bool,
+}
+
+/// Which command, and for an undo which restore it takes back.
+pub(super) struct Intent {
+    pub(super) verb: RestoreVerb,
+    pub(super) undoes: Option<CheckpointRef>,
+    pub(super) touched: Option<BTreeMap<RelPath, Entry>>,
+}
+
+impl Intent {
+    pub(super) fn restore() -> Self {
+        Self { verb: RestoreVerb::Restore, undoes: None, touched: None }
+    }
+}
+
+/// Reads the checkpoint that is to be restored, all of it, before anything else happens.
+pub(super) fn load_target(
+    access: &Access,
+    open: &OpenWorkspace,
+    id: &CheckpointId,
+) -> Result<Target> {
+    let session = access.sessions.find(&id.session)?.ok_or_else(|| Error::SessionNotFound {
+        session: id.session.to_string(),
+        nearest: Vec::new(),
+    })?;
+    adopt_own(access, &session)?;
+    let id = CheckpointId { session, seq: id.seq };
+    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&id))?;
+    if row.is_some_and(|row| row.is_pruning()) {
+        return Err(Error::Pruned { checkpoint: id });
+    }
+    let (manifest, digest) = access.sessions.require(&id)?;
+    if manifest.workspace != open.workspace.id {
+        return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
+    }
+    let entries = entries_of(access, &id, &manifest)?;
+    let is_full = manifest.coverage == Coverage::Full;
+    Ok(Target { reference: CheckpointRef { id, digest }, entries, is_full })
+}
+
+pub(super) fn entries_of(
+    access: &Access,
+    id: &CheckpointId,
+    manifest: &Manifest,
+) -> Result<Vec<Entry>> {
+    let entries = read_entries(&access.blobs, &manifest.tree)?;
+    validate(&entries).map_err(|reason| Error::CheckpointUnreadable {
+        checkpoint: id.clone(),
+        path: access.sessions.manifest_path(id),
+        reason,
+    })?;
+    Ok(entries)
+}
+
+pub(super) fn checked_entries(reading: &Reading, manifest: &Manifest) -> Result<Vec<Entry>> {
+    let entries = read_entries(&reading.blobs, &manifest.tree)?;
+    validate(&entries).map_err(|reason| Error::CheckpointUnreadable {
+        checkpoint: manifest.id.clone(),
+        path: reading.sessions.manifest_path(&manifest.id),
+        reason,
+    })?;
+    Ok(entries)
+}
+
+/// Finds the newest restore of the workspace that has not been taken back: its safety checkpoint is
+/// the target.
+pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target, Intent)> {
+    let rows = access
+        .index
+        .read("list a workspace", |tx| tx.checkpoints_of_workspace(open.workspace.id))?;
+    let mut undone: HashSet<CheckpointId> = HashSet::new();
+    for row in rows.iter().filter(|row| row.is_safety() && !row.is_pruning()) {
+        let (manifest, digest) = access.sessions.require(&row.id)?;
+        let Some(record) = &manifest.restore else { continue };
+        match (record.verb, &record.undoes) {
+            (RestoreVerb::Undo, Some(undoes)) => {
+                undone.insert(undoes.id.clone());
+            }
+            (RestoreVerb::Restore, _) if !undone.contains(&row.id) => {
+                let after = read_entries(&access.blobs, &record.after)?;
+                let reference = CheckpointRef { id: row.id.clone(), digest };
+                let entries = entries_of(access, &row.id, &manifest)?;
+                let intent = Intent {
+                    verb: RestoreVerb::Undo,
+                    undoes: Some(reference.clone()),
+                    touched: Some(restore::touched(after)),
+                };
+                return Ok((Target { reference, entries, is_full: true }, intent));
+            }
+            _ => {}
+        }
+    }
+    Err(Error::NothingToUndo { workspace: open.path.clone() })
+}
+
+/// Adds to the walk what the rules leave out and the restore would overwrite, replace or delete: the
+/// safety checkpoint must hold it.
+pub(super) fn force_in(
+    open: &OpenWorkspace,
+    walked: &mut Walked,
+    target: &Target,
+    selection: Selection<'_>,
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    let mut forced = Vec::new();
+    for entry in target.entries.iter().filter(|entry| selection.includes_or_leads_to(&entry.path)) {
+        let seen = walked.find(&entry.path).map(|observed| &observed.what);
+        match entry.kind {
+            EntryKind::File { .. } | EntryKind::Symlink { .. } => {
+                // A directory in its place must be held with everything in it.
+                if !matches!(seen, Some(What::File | What::Symlink { .. })) {
+                    forced.push(entry.path.clone());
+                }
+            }
+            EntryKind::Dir { .. } => {
+                if matches!(seen, None | Some(What::Omitted { .. })) {
+                    reveal_directory(open, walked, &entry.path)?;
+                }
+            }
+            EntryKind::Omitted { .. } | EntryKind::Absent => {}
+        }
+    }
+    // What cannot be held is in the list of observations, with the reason: the plan goes by that.
+    walked.force(&forced, monitor).map(|_| ())
+}
+
+/// A directory that the target has and today's rules leave out is there all the same: a restore puts
+/// files into it, and need not hold what else is in it. It becomes an entry that is partial.
+pub(super) fn reveal_directory(
+    open: &OpenWorkspace,
+    walked: &mut Walked,
+    path: &RelPath,
+) -> Result<()> {
+    let (Some(parent), place) =
+        (path.parent(), walked.observations.binary_search_by(|seen| seen.path.cmp(path)))
+    else {
+        return Ok(());
+    };
+    let by_rule = match place.ok().map(|index| &walked.observations[index].what) {
+        Some(What::Omitted { reason, .. }) => {
+            matches!(reason, OmitReason::Secret | OmitReason::Store | OmitReason::Mount)
+        }
+        _ => false,
+    };
+    let parent_is_seen =
+        walked.find(&parent).is_some_and(|seen| matches!(seen.what, What::Dir { .. }));
+    if by_rule || !parent_is_seen {
+        return Ok(());
+    }
+    let Some(parent) = open.dir.try_open_dir(&parent)? else { return Ok(()) };
+    let Some(stat) = parent.stat(path.name())?.filter(|stat| stat.kind == FileKind::Dir) else {
+        return Ok(());
+    };
+    let what = What::Dir { listed: Listed::Partial };
+    let observed = Observed { path: path.clone(), stat, what };
+    match place {
+        Ok(index) => walked.observations[index] = observed,
+        Err(index) => walked.observations.insert(index, observed),
+    }
+    Ok(())
+}
+
+/// A path that was asked for must be in the checkpoint or on disk.
+pub(super) fn require_selected(
+    checkpoint: &CheckpointId,
+    then: &[Entry],
+    now: Option<&[Present]>,
+    selected: &[RelPath],
+) -> Result<()> {
+    for path in selected {
+        let in_target = then.iter().any(|entry| entry.path.is_at_or_below(path));
+        let on_disk = now
+            .is_some_and(|now| now.iter().any(|present| present.entry.path.is_at_or_below(path)));
+        if !in_target && !on_disk {
+            let omitted = then.iter().find_map(|entry| match entry.kind {
+                EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => {
+                    Some(reason)
+                }
+                _ => None,
+            });
+            return Err(Error::PathNotFound {
+                checkpoint: checkpoint.clone(),
+                path: path.clone(),
+                omitted,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! Verify: is everything that the manifests name there, and whole?
+//!
+//! The truth is read: manifests, their pages, the blobs; the index is compared with it. What is found
+//! is told, each thing once, with the checkpoints it concerns. Nothing is removed or repaired here;
+//! damaged blobs are remembered, so that the next capture that has the bytes heals them.
+
+mod rebuild;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+pub use rebuild::RebuildOutcome;
+pub(crate) use rebuild::rebuild;
+
+use crate::blobs::{Blobs, Presence};
+use crate::checkpoint::BlobState;
+use crate::error::{Error, Result};
+use crate::hash::BlobHash;
+use crate::id::CheckpointId;
+use crate::index::Index;
+use crate::journal;
+use crate::layout::Layout;
+use crate::manifest::{Entry, Manifest, page_refs, read_entries, validate};
+use crate::monitor::{Monitor, Phase};
+use crate::path::RelPath;
+use crate::sessions::{Found, Sessions, with_source};
+use crate::threads;
+
+/// How thoroughly to verify.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Read every blob and compare its bytes with its name. Off: look whether it is there with the
+    /// right length.
+    pub read_data: bool,
+}
+
+/// What kind of thing is not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// A manifest is there and cannot be understood.
+    ManifestUnreadable,
+    /// The index has a checkpoint whose manifest is gone although nobody pruned it.
+    ManifestMissing,
+    /// A page cannot be read, or breaks the format.
+    PageDamaged,
+    /// Content is not in the store.
+    BlobMissing,
+    /// A blob's file does not hold what its name says.
+    BlobDamaged,
+    /// What was said about a checkpoint cannot be understood.
+    PinUnreadable,
+    /// The journal of an open restore cannot be understood.
+    JournalUnreadable,
+    /// A directory of the store cannot be listed.
+    DirectoryUnreadable,
+    /// The index contradicts itself or the manifests.
+    IndexDamaged,
+}
+
+impl FindingKind {
+    /// The word used in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ManifestUnreadable => "manifest-unreadable",
+            Self::ManifestMissing => "manifest-missing",
+            Self::PageDamaged => "page-damaged",
+            Self::BlobMissing => "blob-missing",
+            Self::BlobDamaged => "blob-damaged",
+            Self::PinUnreadable => "pin-unreadable",
+            Self::JournalUnreadable => "journal-unreadable",
+            Self::DirectoryUnreadable => "directory-unreadable",
+            Self::IndexDamaged => "index-damaged",
+        }
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What kind of thing.
+    pub kind: FindingKind,
+    /// The file of the store.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+    /// The checkpoints that need it; the first few.
+    pub checkpoints: Vec<CheckpointId>,
+    /// A path in the first of them whose content it is.
+    pub path: Option<RelPath>,
+}
+
+/// What a verification saw.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+#[must_use]
+pub struct VerifyReport {
+    /// Manifests that were understood.
+    pub checkpoints: u64,
+    /// Different pages that they need.
+    pub pages: u64,
+    /// Different contents that they need.
+    pub blobs: u64,
+    /// The length of those contents in bytes, before compression.
+    pub content_bytes: u64,
+    /// Manifests of another program, which are left alone.
+    pub legacy: Vec<PathBuf>,
+    /// Everything that is not as it should be.
+    pub findings: Vec<Finding>,
+}
+
+/// How many checkpoints a finding names.
+const NAMED_MAX: usize = 5;
+
+/// The parts of a store that a verification reads. The index is left out where it cannot be opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) blobs: &'a Blobs,
+    pub(crate) index: Option<&'a Index>,
+}
+
+/// Checks the whole store.
+///
+/// # Concurrency
+/// Beside captures and sweeps: what vanished because it was pruned meanwhile is no finding.
+///
+/// Cost: every manifest and page is read; every blob is looked at, or read where that was asked for.
+pub(crate) fn verify(
+    parts: Parts<'_>,
+    options: VerifyOptions,
+    monitor: &dyn Monitor,
+) -> Result<VerifyReport> {
+    monitor.phase(Phase::Verify, None);
+    let mut verifier = Verifier {
+        parts,
+        monitor,
+        report: VerifyReport::default(),
+        pages: HashSet::new(),
+        contents: HashMap::new(),
+    };
+    verifier.check_manifests()?;
+    verifier.check_contents(options)?;
+    verifier.check_journals();
+    verifier.check_index(options)?;
+    verifier.report.findings.sort_by(|a, b| (a.kind, &a.file).cmp(&(b.kind, &b.file)));
+    Ok(verifier.report)
+}
+
+/// Who needs a blob.
+#[derive(Debug)]
+struct Needed {
+    size: u64,
+    by: BTreeSet<CheckpointId>,
+    path: RelPath,
+}
+
+struct Verifier<'a> {
+    parts: Parts<'a>,
+    monitor: &'a dyn Monitor,
+    report: VerifyReport,
+    pages: HashSet<BlobHash>,
+    contents: HashMap<BlobHash, Needed>,
+}
+
+impl Verifier<'_> {
+    fn find(&mut self, kind: FindingKind, file: PathBuf, reason: String, by: Vec<CheckpointId>) {
+        self.report.findings.push(Finding { kind, file, reason, checkpoints: by, path: None });
+    }
+
+    fn check_manifests(&mut self) -> Result<()> {
+        let sessions = self.parts.sessions;
+        let mut on_disk: BTreeSet<CheckpointId> = BTreeSet::new();
+        for session in sessions.names()? {
+            let listing = match sessions.listing(&session) {
+                Ok(listing) => listing,
+                Err(error) => {
+                    let file = self.parts.layout.session(&session);
+                    self.find(FindingKind::DirectoryUnreadable, file, with_source(&error), vec![]);
+                    continue;
+                }
+            };
+            for seq in listing.manifests {
+                if self.monitor.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                let id = CheckpointId { session: session.clone(), seq };
+                on_disk.insert(id.clone());
+                self.check_manifest(&id)?;
+            }
+        }
+        self.check_rows(&on_disk)
+    }
+
+    fn check_manifest(&mut self, id: &CheckpointId) -> Result<()> {
+        let file = self.parts.sessions.manifest_path(id);
+        match self.parts.sessions.read(id) {
+            // Pruned since the listing.
+            Found::Absent => {}
+            Found::Legacy => self.report.legacy.push(file),
+            Found::Unreadable { reason } => {
+                self.find(FindingKind::ManifestUnreadable, file, reason, vec![id.clone()]);
+            }
+            Found::Valid { manifest, .. } => {
+                self.report.checkpoints += 1;
+                self.monitor.advanced(1, 0);
+                self.check_tree(id, &manifest);
+                if let Err(error) = self.parts.sessions.read_pin(id) {
+                    let file = self.parts.sessions.pin_path(id);
+                    let by = vec![id.clone()];
+                    self.find(FindingKind::PinUnreadable, file, with_source(&error), by);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the pages of a checkpoint and notes which contents it needs.
+    fn check_tree(&mut self, id: &CheckpointId, manifest: &Manifest) {
+        let whole = read_entries(self.parts.blobs, &manifest.tree);
+        match whole {
+            Ok(entries) => {
+                if let Err(reason) = validate(&entries) {
+                    let file = self.parts.sessions.manifest_path(id);
+                    self.find(FindingKind::ManifestUnreadable, file, reason, vec![id.clone()]);
+                }
+                self.note_contents(id, &entries);
+                self.note_pages(&manifest.tree);
+            }
+            Err(error) => self.note_bad_page(id, &error),
+        }
+        if let Some(restore) = &manifest.restore {
+            match read_entries(self.parts.blobs, &restore.after) {
+                Ok(entries) => {
+                    self.note_contents(id, &entries);
+                    self.note_pages(&restore.after);
+                }
+                Err(error) => self.note_bad_page(id, &error),
+            }
+        }
+    }
+
+    fn note_pages(&mut self, tree: &crate::manifest::Tree) {
+        if let Ok(refs) = page_refs(self.parts.blobs, tree) {
+            for (hash, _) in refs {
+                self.pages.insert(hash);
+            }
+        }
+    }
+
+    fn note_contents(&mut self, id: &CheckpointId, entries: &[Entry]) {
+        for entry in entries {
+            let Some((hash, size)) = entry.blob() else { continue };
+            let needed = self.contents.entry(hash).or_insert_with(|| Needed {
+                size,
+                by: BTreeSet::new(),
+                path: entry.path.clone(),
+            });
+            if needed.by.len() < NAMED_MAX {
+                needed.by.insert(id.clone());
+            }
+        }
+    }
+
+    fn note_bad_page(&mut self, id: &CheckpointId, error: &Error) {
+        let (hash, state) = match error {
+            Error::BlobMissing { hash } => (*hash, BlobState::Missing),
+            Error::BlobDamaged { hash, .. } | Error::PageInvalid { hash, .. } => {
+                (*hash, BlobState::Damaged)
+            }
+            _ => {
+                let file = self.parts.sessions.manifest_path(id);
+                let by = vec![id.clone()];
+                self.find(FindingKind::ManifestUnreadable, file, with_source(error), by);
+                return;
+            }
+        };
+        let file = self.parts.blobs.path(hash);
+        // Several checkpoints may need the page: it is one finding.
+        let known = self.report.findings.iter_mut().find(|finding| finding.file == file);
+        match known {
+            Some(finding) => {
+                if finding.checkpoints.len() < NAMED_MAX {
+                    finding.checkpoints.push(id.clone());
+                }
+            }
+            None => {
+                let by = vec![id.clone()];
+                self.find(FindingKind::PageDamaged, file, with_source(error), by);
+                self.remember(hash, state);
+            }
+        }
+    }
+
+    /// Remembers what is wrong with a blob, where the index can be written.
+    fn remember(&self, hash: BlobHash, state: BlobState) {
+        if let Some(index) = self.parts.index {
+            // A store that is only read is still verified.
+            drop(index.write("remember damage", |tx| tx.set_blob_state(hash, state)));
+        }
+    }
+
+    fn check_contents(&mut self, options: VerifyOptions) -> Result<()> {
+        self.report.pages = self.pages.len() as u64;
+        self.report.blobs = self.contents.len() as u64;
+        self.report.content_bytes = self.contents.values().map(|needed| needed.size).sum();
+        self.monitor.phase(Phase::Verify, Some(self.report.blobs));
+        let hashes: Vec<BlobHash> = self.contents.keys().copied().collect();
+        let stored: HashMap<BlobHash, u64> = match self.parts.index {
+            Some(index) => index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?,
+            None => HashMap::new(),
+        };
+        let suspects: HashSet<BlobHash> = match self.parts.index {
+            Some(index) => index
+                .read("list lost blobs", |tx| tx.lost_blobs())?
+                .into_iter()
+                .map(|(hash, _)| hash)
+                .collect(),
+            None => HashSet::new(),
+        };
+        let (blobs, monitor) = (self.parts.blobs, self.monitor);
+        let check = |(hash, needed): (&BlobHash, &Needed)| -> Result<Option<(BlobHash, Presence)>> {
+            if monitor.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            // What was found damaged before is read in any case: it may have been healed.
+            let presence = if options.read_data || suspects.contains(hash) {
+                blobs.check(*hash, Some(needed.size))?
+            } else {
+                blobs.look(*hash, needed.size, stored.get(hash).copied())?
+            };
+            monitor.advanced(1, if options.read_data { needed.size } else { 0 });
+            let is_well = matches!(presence, Presence::Present { .. });
+            Ok((!is_well || suspects.contains(hash)).then_some((*hash, presence)))
+        };
+        let checked: Vec<Option<(BlobHash, Presence)>> = threads::pool("verify")?
+            .install(|| self.contents.par_iter().map(check).collect::<Result<_>>())?;
+        for (hash, presence) in checked.into_iter().flatten() {
+            self.take_presence(hash, presence);
+        }
+        Ok(())
+    }
+
+    fn take_presence(&mut self, hash: BlobHash, presence: Presence) {
+        let (kind, reason, state) = match presence {
+            Presence::Present { .. } => {
+                self.remember(hash, BlobState::Ok);
+                return;
+            }
+            Presence::Absent => {
+                (FindingKind::BlobMissing, "it is missing".to_owned(), BlobState::Missing)
+            }
+            Presence::Wrong { reason } => (FindingKind::BlobDamaged, reason, BlobState::Damaged),
+        };
+        // A checkpoint that was pruned since its manifest was read needs it no more.
+        let Some(needed) = self.contents.get(&hash) else { return };
+        let mut by: Vec<CheckpointId> = needed.by.iter().cloned().collect();
+        by.retain(|id| !matches!(self.parts.sessions.read(id), Found::Absent));
+        if by.is_empty() {
+            return;
+        }
+        let path = Some(needed.path.clone());
+        let file = self.parts.blobs.path(hash);
+        self.remember(hash, state);
+        self.report.findings.push(Finding { kind, file, reason, checkpoints: by, path });
+    }
+
+    fn check_journals(&mut self) {
+        if let Err(error) = journal::needed_by_journals(self.parts.layout) {
+            let file = match &error {
+                Error::Io { path, .. } => path.clone(),
+                _ => self.parts.layout.journals(),
+            };
+            self.find(FindingKind::JournalUnreadable, file, with_source(&error), vec![]);
+        }
+    }
+
+    /// Rows without a manifest.
+    fn check_rows(&mut self, on_disk: &BTreeSet<CheckpointId>) -> Result<()> {
+        let Some(index) = self.parts.index else { return Ok(()) };
+        let rows = index.read("list checkpoints", |tx| tx.all_checkpoints())?;
+        for row in rows {
+            if row.is_pruning() || on_disk.contains(&row.id) {
+                continue;
+            }
+            // Looked at again: it may have been committed, or pruned, since the listing.
+            let there = !matches!(self.parts.sessions.read(&row.id), Found::Absent);
+            let row_now = index.read("find a checkpoint", |tx| tx.checkpoint(&row.id))?;
+            if !there && row_now.is_some_and(|row| !row.is_pruning()) {
+                let file = self.parts.sessions.manifest_path(&row.id);
+                let reason = "it is gone although nobody pruned it".to_owned();
+                self.find(FindingKind::ManifestMissing, file, reason, vec![row.id]);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_index(&mut self, options: VerifyOptions) -> Result<()> {
+        let Some(index) = self.parts.index else { return Ok(()) };
+        let mut reasons = index.read("check itself", |tx| {
+            let mut reasons = tx.integrity(options.read_data)?;
+            reasons.extend(tx.broken_references()?);
+            for mismatch in tx.recount()? {
+                reasons.push(format!(
+                    "blob {} counts {} references, its rows are {}",
+                    mismatch.hash, mismatch.counter, mismatch.rows
+                ));
+            }
+            for page in tx.stray_pages()? {
+                reasons.push(format!("page {page} has rows and nothing refers to it"));
+            }
+            Ok(reasons)
+        })?;
+        let more = reasons.len().saturating_sub(20);
+        reasons.truncate(20);
+        if more > 0 {
+            reasons.push(format!("and {more} more"));
+        }
+        for reason in reasons {
+            self.find(FindingKind::IndexDamaged, index.path().to_owned(), reason, vec![]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Building the index anew from what it is derived from: manifests, pages, pins.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::blobs::Blobs;
+use crate::disk::Dir;
+use crate::error::{BadFile, Error, Result};
+use crate::hash::Digest;
+use crate::id::CheckpointId;
+use crate::index::{FILE_NAME, Index, NEW_FILE_NAME};
+use crate::layout::Layout;
+use crate::manifest::Manifest;
+use crate::monitor::{Monitor, Phase};
+use crate::sessions::{Found, Sessions, with_source};
+
+/// What a rebuild did.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+#[must_use]
+pub struct RebuildOutcome {
+    /// Checkpoints that the new index has.
+    pub checkpoints: u64,
+    /// Manifests, pages and pins that could not be understood. They were left as they are, and while
+    /// there are any nothing is deleted.
+    pub unreadable: Vec<BadFile>,
+}
+
+/// Builds the index anew and puts it in place of the old one, which is moved aside with its
+/// companions. The caller holds the store's lock alone, so nobody has the old one open in an
+/// operation.
+///
+/// # Durability
+/// The rename is the commit: before it the old index is in place, or none.
+pub(crate) fn rebuild(
+    layout: &Layout,
+    sessions: &Sessions,
+    blobs: &Blobs,
+    monitor: &dyn Monitor,
+) -> Result<RebuildOutcome> {
+    let root = Dir::open(layout.root())?;
+    // What an interrupted rebuild left.
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        root.try_unlink(format!("{NEW_FILE_NAME}{suffix}").as_bytes())?;
+    }
+    let mut outcome = RebuildOutcome::default();
+    let manifests = read_all(sessions, &mut outcome)?;
+    monitor.phase(Phase::Rebuild, Some(manifests.len() as u64));
+    let index = Index::create_new(&root)?;
+    for Readable { id, manifest, digest, file_bytes } in in_order(manifests) {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let pin = match sessions.read_pin(&id) {
+            Ok(pin) => pin,
+            Err(error) => {
+                outcome.unreadable.push(bad(sessions.pin_path(&id), &error));
+                continue;
+            }
+        };
+        let inserted = index.write("insert a checkpoint", |tx| {
+            tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), blobs)
+        });
+        match inserted {
+            Ok(_) => outcome.checkpoints += 1,
+            Err(
+                error @ (Error::BlobMissing { .. }
+                | Error::BlobDamaged { .. }
+                | Error::PageInvalid { .. }),
+            ) => outcome.unreadable.push(bad(sessions.manifest_path(&id), &error)),
+            Err(error) => return Err(error),
+        }
+        monitor.advanced(1, 0);
+    }
+    index.close_without_wal()?;
+    // The old log goes before the new database comes: beside it, it would be taken for its own.
+    for suffix in ["-wal", "-shm", ""] {
+        move_aside(&root, suffix)?;
+    }
+    root.rename_to(NEW_FILE_NAME.as_bytes(), &root, FILE_NAME.as_bytes())?;
+    root.sync()?;
+    Ok(outcome)
+}
+
+fn bad(path: std::path::PathBuf, error: &Error) -> BadFile {
+    BadFile { path, reason: with_source(error) }
+}
+
+fn move_aside(root: &Dir, suffix: &str) -> Result<()> {
+    let name = format!("{FILE_NAME}{suffix}");
+    if root.stat(name.as_bytes())?.is_none() {
+        return Ok(());
+    }
+    let aside = format!("{FILE_NAME}.aside{suffix}");
+    root.rename_to(name.as_bytes(), root, aside.as_bytes())
+}
+
+struct Readable {
+    id: CheckpointId,
+    manifest: Box<Manifest>,
+    digest: Digest,
+    file_bytes: u64,
+}
+
+fn read_all(sessions: &Sessions, outcome: &mut RebuildOutcome) -> Result<Vec<Readable>> {
+    let mut manifests = Vec::new();
+    for session in sessions.names()? {
+        for seq in sessions.listing(&session)?.manifests {
+            let id = CheckpointId { session: session.clone(), seq };
+            match sessions.read(&id) {
+                Found::Valid { manifest, digest, file_bytes } => {
+                    manifests.push(Readable { id, manifest, digest, file_bytes });
+                }
+                Found::Unreadable { reason } => {
+                    let path = sessions.manifest_path(&id);
+                    outcome.unreadable.push(BadFile { path, reason });
+                }
+                Found::Legacy | Found::Absent => {}
+            }
+        }
+    }
+    Ok(manifests)
+}
+
+/// By time, but each after its parent: the newest checkpoint of a workspace is the last inserted, and
+/// a clock that was set back must not change which one that is.
+fn in_order(mut manifests: Vec<Readable>) -> Vec<Readable> {
+    manifests.sort_by(|a, b| {
+        let key = |readable: &Readable| (readable.manifest.created_at, readable.id.clone());
+        key(a).cmp(&key(b))
+    });
+    let present: HashSet<CheckpointId> = manifests.iter().map(|found| found.id.clone()).collect();
+    let mut placed: HashSet<CheckpointId> = HashSet::new();
+    let mut ordered = Vec::with_capacity(manifests.len());
+    while !manifests.is_empty() {
+        let before = manifests.len();
+        let mut waiting = Vec::new();
+        for found in manifests {
+            let parent = found.manifest.parent.as_ref().map(|parent| &parent.id);
+            let is_ready = parent.is_none_or(|id| placed.contains(id) || !present.contains(id));
+            if is_ready {
+                placed.insert(found.id.clone());
+                ordered.push(found);
+            } else {
+                waiting.push(found);
+            }
+        }
+        if waiting.len() == before {
+            // Parents in a circle: no order is right, and time is as good as any.
+            ordered.append(&mut waiting);
+        }
+        manifests = waiting;
+    }
+    ordered
+}

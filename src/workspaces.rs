@@ -1,0 +1,393 @@
+//! Which directory is which workspace, and what is remembered of it.
+//!
+//! A workspace is known by the path of its root and by the identity of the directory itself (device,
+//! inode, birth time). The two can disagree: a directory is moved, copied, or made anew. [`identify`]
+//! decides; it is pure, so that every case is a test.
+
+mod stat_cache;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use stat_cache::{CacheHeader, CachedEntry, Stamps, StatCache};
+
+use crate::disk::{self, Dir};
+use crate::error::{Error, IoContext, Result};
+use crate::id::{SessionName, WorkspaceId};
+use crate::layout::Layout;
+use crate::limits;
+use crate::manifest::{from_fields, to_fields};
+use crate::monitor::{Monitor, Notice};
+
+/// What tells one directory from every other, as long as it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DirectoryIdentity {
+    /// The device it lies on.
+    pub(crate) device: u64,
+    /// Its inode there.
+    pub(crate) inode: u64,
+    /// When it was made, in nanoseconds since 1970, where the file system keeps that: an inode's
+    /// number is given again.
+    pub(crate) birth_ns: Option<i64>,
+}
+
+/// A workspace as remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    /// Its id, for ever.
+    pub(crate) id: WorkspaceId,
+    /// Where a checkpoint goes if the caller names no session.
+    pub(crate) default_session: SessionName,
+    /// Where its root was, the newest place first.
+    pub(crate) roots: Vec<PathBuf>,
+    /// The directory that is its root.
+    pub(crate) identity: DirectoryIdentity,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireWorkspace {
+    format: u64,
+    id: String,
+    default_session: String,
+    roots: Vec<WireRoot>,
+    identity: DirectoryIdentity,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireRoot {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+/// How many former places of a workspace are remembered.
+const ROOTS_MAX: usize = 16;
+
+/// What the two signs say together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Identified {
+    /// Path and directory agree, or only the directory is known at a new place.
+    Known {
+        /// Which one.
+        id: WorkspaceId,
+        /// What was found to have changed.
+        change: Option<Change>,
+    },
+    /// Neither is known.
+    New,
+    /// The path says one, the directory another, and the first one's directory still exists.
+    Ambiguous {
+        /// The workspace last seen at this path.
+        by_path: WorkspaceId,
+        /// The workspace whose root this directory is.
+        by_inode: WorkspaceId,
+    },
+}
+
+/// How a known workspace differs from what is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Its root was made anew at the same path.
+    RootRecreated,
+    /// Its root was moved.
+    Moved,
+}
+
+/// Decides which workspace the directory `identity` at `path` is. `still_exists` says whether the
+/// directory remembered for a workspace exists at another place that is remembered for it.
+pub(crate) fn identify(
+    known: &[Workspace],
+    path: &Path,
+    identity: DirectoryIdentity,
+    still_exists: impl Fn(&Workspace) -> bool,
+) -> Identified {
+    let by_path =
+        known.iter().find(|workspace| workspace.roots.first().is_some_and(|root| root == path));
+    let by_inode = known.iter().find(|workspace| workspace.identity == identity);
+    match (by_path, by_inode) {
+        (Some(path), Some(inode)) if path.id == inode.id => {
+            Identified::Known { id: path.id, change: None }
+        }
+        (Some(path), Some(inode)) if still_exists(path) => {
+            Identified::Ambiguous { by_path: path.id, by_inode: inode.id }
+        }
+        // The path's own directory is nowhere any more: the directory that is here decides.
+        (_, Some(inode)) => Identified::Known { id: inode.id, change: Some(Change::Moved) },
+        (Some(path), None) => {
+            Identified::Known { id: path.id, change: Some(Change::RootRecreated) }
+        }
+        (None, None) => Identified::New,
+    }
+}
+
+/// The identity of the directory behind a handle.
+pub(crate) fn identity_of(dir: &Dir) -> Result<DirectoryIdentity> {
+    let stat = dir.stat_self()?;
+    Ok(DirectoryIdentity { device: stat.dev, inode: stat.ino, birth_ns: dir.birth_time_ns()? })
+}
+
+/// The workspaces of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Workspaces {
+    layout: Layout,
+}
+
+impl Workspaces {
+    /// The workspaces of the store at `layout`.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self { layout: layout.clone() }
+    }
+
+    /// All workspaces.
+    ///
+    /// # Errors
+    /// One that cannot be understood is an error naming its file: guessing would mint a second id
+    /// for the same tree.
+    ///
+    /// Cost: one small file each.
+    pub(crate) fn all(&self) -> Result<Vec<Workspace>> {
+        let dir = self.layout.workspaces();
+        if !disk::is_directory(&dir)? {
+            return Ok(Vec::new());
+        }
+        let mut all = Vec::new();
+        for (name, _) in disk::list_dir(&dir)? {
+            let Some(id) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            // A directory whose file is not there yet belongs to a process that died in between.
+            all.extend(self.read(id)?);
+        }
+        all.sort_by_key(|workspace| workspace.id);
+        Ok(all)
+    }
+
+    fn read(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
+        let path = self.layout.workspace(id).join("workspace.json");
+        let Some(text) = disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let malformed =
+            |problem: String| std::io::Error::new(std::io::ErrorKind::InvalidData, problem);
+        let wire: WireWorkspace =
+            serde_json::from_slice(&text).map_err(std::io::Error::from).at("understand", &path)?;
+        decode(wire, id).map(Some).map_err(malformed).at("understand", path)
+    }
+
+    /// Finds the workspace whose root `dir` is, or mints one. The caller holds the workspace's lock.
+    ///
+    /// `path` is the real path of the root. `chosen` decides where path and directory disagree, and
+    /// is remembered.
+    ///
+    /// # Errors
+    /// [`Error::WorkspaceAmbiguous`] where they disagree and nothing was chosen,
+    /// [`Error::WorkspaceNotFound`] for an unknown choice.
+    pub(crate) fn find_or_mint(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        chosen: Option<WorkspaceId>,
+        monitor: &dyn Monitor,
+    ) -> Result<Workspace> {
+        if let Some((workspace, change)) = self.find(dir, path, chosen)? {
+            if let Some(change) = change {
+                self.write(&workspace)?;
+                // What the cache says was seen through another directory.
+                StatCache::discard(&self.layout.workspace(workspace.id))?;
+                let what = match change {
+                    Change::RootRecreated => "the root directory was made anew",
+                    Change::Moved => "the workspace was moved",
+                };
+                let what = format!("{what}: it is now {}", path.display());
+                monitor.notice(&Notice::WorkspaceChanged { what });
+            }
+            return Ok(workspace);
+        }
+        let id = WorkspaceId::random();
+        let workspace = Workspace {
+            id,
+            default_session: default_session(path, id)?,
+            roots: vec![path.to_owned()],
+            identity: identity_of(dir)?,
+        };
+        self.write(&workspace)?;
+        Ok(workspace)
+    }
+
+    /// As [`Workspaces::find_or_mint`], but changes nothing and mints nothing.
+    pub(crate) fn find(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        chosen: Option<WorkspaceId>,
+    ) -> Result<Option<(Workspace, Option<Change>)>> {
+        let known = self.all()?;
+        let identity = identity_of(dir)?;
+        let still_exists = |workspace: &Workspace| {
+            workspace.roots.iter().any(|root| {
+                Dir::open(root)
+                    .and_then(|dir| identity_of(&dir))
+                    .is_ok_and(|found| found == workspace.identity)
+            })
+        };
+        let (id, change) = match (chosen, identify(&known, path, identity, still_exists)) {
+            (Some(id), Identified::Known { id: found, change }) if id == found => (id, change),
+            (Some(id), _) => (id, Some(Change::Moved)),
+            (None, Identified::Known { id, change }) => (id, change),
+            (None, Identified::New) => return Ok(None),
+            (None, Identified::Ambiguous { by_path, by_inode }) => {
+                return Err(Error::WorkspaceAmbiguous { path: path.to_owned(), by_path, by_inode });
+            }
+        };
+        let mut workspace = known
+            .into_iter()
+            .find(|workspace| workspace.id == id)
+            .ok_or(Error::WorkspaceNotFound { id })?;
+        if change.is_some() {
+            workspace.roots.retain(|root| root != path);
+            workspace.roots.insert(0, path.to_owned());
+            workspace.roots.truncate(ROOTS_MAX);
+            workspace.identity = identity;
+        }
+        Ok(Some((workspace, change)))
+    }
+
+    fn write(&self, workspace: &Workspace) -> Result<()> {
+        let dir = self.layout.workspace(workspace.id);
+        let home = disk::make_private_dir(&dir)?;
+        let root = |root: &PathBuf| {
+            let (path, path_bytes) = to_fields(root.as_os_str().as_bytes());
+            WireRoot { path: path.map(std::borrow::Cow::into_owned), path_bytes }
+        };
+        let wire = WireWorkspace {
+            format: 1,
+            id: workspace.id.to_string(),
+            default_session: workspace.default_session.as_str().to_owned(),
+            roots: workspace.roots.iter().map(root).collect(),
+            identity: workspace.identity,
+        };
+        let text = serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", &dir)?;
+        disk::replace_durably(&home, b"workspace.json", &text, &Dir::open(&self.layout.tmp())?)
+    }
+
+    /// The directory in which a workspace's stat cache is.
+    pub(crate) fn directory(&self, id: WorkspaceId) -> PathBuf {
+        self.layout.workspace(id)
+    }
+}
+
+fn decode(wire: WireWorkspace, id: WorkspaceId) -> Result<Workspace, String> {
+    if wire.format != 1 {
+        return Err(format!("its format is {}", wire.format));
+    }
+    if wire.id != id.to_string() {
+        return Err(format!("it says that it is {}", wire.id));
+    }
+    let root = |root: WireRoot| {
+        let bytes = from_fields(root.path.map(Into::into), root.path_bytes.as_deref())?;
+        Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&bytes)))
+    };
+    Ok(Workspace {
+        id,
+        default_session: SessionName::new(&wire.default_session)
+            .map_err(|error| format!("its default session: {error}"))?,
+        roots: wire.roots.into_iter().map(root).collect::<Result<_, String>>()?,
+        identity: wire.identity,
+    })
+}
+
+/// `<name of the directory>-<8 digits of the id>`, with whatever a session's name cannot hold
+/// replaced by `_`.
+fn default_session(path: &Path, id: WorkspaceId) -> Result<SessionName> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let mut text: String = name
+        .chars()
+        .map(|character| {
+            let plain = character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
+            if plain { character } else { '_' }
+        })
+        .collect();
+    while text.starts_with(['-', '.']) {
+        text.remove(0);
+    }
+    // Leaves room for the dash and the digits.
+    while text.len() > limits::SESSION_NAME_BYTES_MAX - 16 {
+        text.pop();
+    }
+    if text.is_empty() {
+        text.push_str("workspace");
+    }
+    let digits: String = id.to_string().chars().take(8).collect();
+    let name = format!("{text}-{digits}");
+    // A device's name with a suffix such as `con.x-1234` is still one: the prefix keeps it apart.
+    SessionName::new(&name)
+        .or_else(|_| SessionName::new(&format!("w-{name}")))
+        .map_err(|reason| Error::InvalidSession { name, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(inode: u64) -> DirectoryIdentity {
+        DirectoryIdentity { device: 1, inode, birth_ns: Some(7) }
+    }
+
+    fn workspace(root: &str, inode: u64) -> Workspace {
+        let id = WorkspaceId::random();
+        Workspace {
+            id,
+            default_session: default_session(Path::new(root), id).unwrap(),
+            roots: vec![root.into()],
+            identity: directory(inode),
+        }
+    }
+
+    #[test]
+    fn path_and_directory_decide_together() {
+        let known = [workspace("/a", 1), workspace("/b", 2)];
+        let [a, b] = [known[0].id, known[1].id];
+        let decide = |path: &str, inode, exists: bool| {
+            identify(&known, Path::new(path), directory(inode), |_| exists)
+        };
+        assert_eq!(decide("/a", 1, true), Identified::Known { id: a, change: None });
+        assert_eq!(
+            decide("/a", 9, true),
+            Identified::Known { id: a, change: Some(Change::RootRecreated) }
+        );
+        assert_eq!(decide("/c", 2, true), Identified::Known { id: b, change: Some(Change::Moved) });
+        assert_eq!(decide("/a", 2, true), Identified::Ambiguous { by_path: a, by_inode: b });
+        assert_eq!(
+            decide("/a", 2, false),
+            Identified::Known { id: b, change: Some(Change::Moved) }
+        );
+        assert_eq!(decide("/c", 9, true), Identified::New);
+        // The same inode made at another time is another directory.
+        let reborn = DirectoryIdentity { birth_ns: Some(8), ..directory(1) };
+        assert_eq!(identify(&known, Path::new("/c"), reborn, |_| true), Identified::New);
+    }
+
+    #[test]
+    fn a_default_session_is_a_valid_name_for_any_directory() {
+        let id: WorkspaceId = "0123456789abcdef0123456789abcdef".parse().unwrap();
+        for (path, name) in [
+            ("/code/app", "app-01234567"),
+            ("/code/my app", "my_app-01234567"),
+            ("/", "workspace-01234567"),
+            ("/code/.config", "config-01234567"),
+            ("/code/con.x", "w-con.x-01234567"),
+            ("/code/a:b*", "a_b_-01234567"),
+        ] {
+            assert_eq!(default_session(Path::new(path), id).unwrap().as_str(), name);
+        }
+        let long = format!("/{}", "\u{e9}".repeat(200));
+        assert!(default_session(Path::new(&long), id).is_ok());
+    }
+}

@@ -1,0 +1,123 @@
+//! Capture, restore and undo, against plain copies of the tree.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use turnpoint::{CaptureOptions, RestoreOptions, Store, VerifyOptions};
+
+use crate::support::fingerprint::{self, Fingerprint};
+use crate::support::tree::{self, dir, executable, file, link};
+
+struct Place {
+    home: tempfile::TempDir,
+    workspace: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { home: tempfile::tempdir().unwrap(), workspace: tempfile::tempdir().unwrap() }
+    }
+
+    fn store(&self) -> Store {
+        Store::at(self.home.path())
+    }
+
+    fn root(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    fn capture(&self) -> turnpoint::id::CheckpointId {
+        let outcome = self.store().capture(self.root(), &CaptureOptions::default(), &()).unwrap();
+        assert!(outcome.complete, "{:?}", outcome.problems);
+        outcome.checkpoint
+    }
+
+    fn look(&self) -> Fingerprint {
+        fingerprint::of(self.root())
+    }
+
+    fn verify_clean(&self) {
+        let mut options = VerifyOptions::default();
+        options.read_data = true;
+        let report = self.store().verify(options, &()).unwrap();
+        assert_eq!(report.findings, []);
+    }
+}
+
+fn first_state(root: &Path) {
+    tree::build(
+        root,
+        [
+            ("a.txt", file("one")),
+            ("src/b.txt", file("two")),
+            ("src/run.sh", executable("#!/bin/sh\n")),
+            ("src/deep/er/c", file("")),
+            ("empty", dir()),
+            ("link", link("src/b.txt")),
+            ("dangling", link("nowhere")),
+            ("swap-dir", dir()),
+            ("swap-dir/x", file("x")),
+            ("swap-file", file("was a file")),
+            ("swap-link", link("a.txt")),
+        ],
+    );
+}
+
+fn second_state(root: &Path) {
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    fs::remove_file(root.join("src/b.txt")).unwrap();
+    fs::set_permissions(root.join("src/run.sh"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_dir_all(root.join("src/deep")).unwrap();
+    fs::remove_dir(root.join("empty")).unwrap();
+    fs::remove_file(root.join("link")).unwrap();
+    fs::remove_dir_all(root.join("swap-dir")).unwrap();
+    fs::remove_file(root.join("swap-file")).unwrap();
+    fs::remove_file(root.join("swap-link")).unwrap();
+    tree::build(
+        root,
+        [
+            ("link", link("elsewhere")),
+            ("swap-dir", file("now a file")),
+            ("swap-file/in/side", file("now a directory")),
+            ("swap-link/in", file("now a directory")),
+            ("new/file", file("new")),
+            ("new/dir", dir()),
+        ],
+    );
+}
+
+#[test]
+fn a_restore_gives_back_the_state_and_undo_takes_it_back() {
+    let place = Place::new();
+    first_state(place.root());
+    let first_look = place.look();
+    let first = place.capture();
+    second_state(place.root());
+    let second_look = place.look();
+    place.capture();
+
+    let restored =
+        place.store().restore(place.root(), &first, &RestoreOptions::default(), &()).unwrap();
+    assert_eq!(restored.left, []);
+    fingerprint::assert_same(&first_look, &place.look());
+    place.verify_clean();
+
+    let undone = place.store().undo(place.root(), &RestoreOptions::default(), &()).unwrap();
+    assert_eq!(undone.left, []);
+    fingerprint::assert_same(&second_look, &place.look());
+    place.verify_clean();
+}
+
+#[test]
+fn a_second_restore_to_the_same_state_changes_nothing() {
+    let place = Place::new();
+    first_state(place.root());
+    let first = place.capture();
+    let look = fingerprint::with_stamps(place.root());
+    let restored =
+        place.store().restore(place.root(), &first, &RestoreOptions::default(), &()).unwrap();
+    assert_eq!(restored.plan.changes, []);
+    assert_eq!(restored.safety, None);
+    assert_eq!(fingerprint::with_stamps(place.root()), look);
+}
