@@ -94,6 +94,16 @@ impl Store {
         Ok(current)
     }
 
+    /// Lets reads of the index go to connections of their own from now on, beside the writing one and
+    /// each other. For processes that keep a store open and ask it from several threads; a short
+    /// process gains nothing.
+    ///
+    /// # Errors
+    /// As for opening the store.
+    pub fn use_readers(&self, monitor: &dyn Monitor) -> Result<()> {
+        self.enter(monitor)?.index.use_readers()
+    }
+
     /// Opens the store for an operation that writes; makes it where it is missing, and builds the
     /// index where that is missing or damaged.
     fn enter(&self, monitor: &dyn Monitor) -> Result<Access> {

@@ -108,7 +108,13 @@ fn omitted(error: &Error, stat: Option<FileStat>) -> Result<ReadFile> {
         let source = std::io::Error::from_raw_os_error(source.raw_os_error().unwrap_or_default());
         return Err(Error::Io { verb, path: path.clone(), source });
     }
-    let denied = source.kind() == std::io::ErrorKind::PermissionDenied;
-    let reason = if denied { OmitReason::Unreadable } else { OmitReason::IoError };
-    Ok(ReadFile::Omitted { reason, stat })
+    Ok(ReadFile::Omitted { reason: reason_of(source), stat })
+}
+
+/// The word for why a file could not be read.
+pub(crate) fn reason_of(error: &std::io::Error) -> OmitReason {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => OmitReason::Unreadable,
+        _ => OmitReason::IoError,
+    }
 }

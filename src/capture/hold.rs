@@ -13,7 +13,7 @@ use crate::capture::content::{self, ReadFile};
 use crate::checkpoint::CaptureProblem;
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
-use crate::hash::{BlobHash, Digest};
+use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::limits;
 use crate::manifest::{self, Counts, Entry, EntryKind, Mode, OmitReason, Tree, read_entries};
@@ -30,8 +30,6 @@ use crate::workspaces::{CachedEntry, Stamps, StatCache};
 pub(crate) struct Base {
     /// Which one.
     pub(crate) id: CheckpointId,
-    /// Its digest.
-    pub(crate) digest: Digest,
     /// Its entries' pages.
     pub(crate) tree: Tree,
     /// What the stat cache knows of it, where it describes exactly this checkpoint.
@@ -398,8 +396,8 @@ impl Reader<'_> {
                     before = after;
                     continue;
                 }
-                PutOutcome::Unreadable(_) => {
-                    let result = ReadResult::Omitted(OmitReason::IoError);
+                PutOutcome::Unreadable(error) => {
+                    let result = ReadResult::Omitted(content::reason_of(&error));
                     return Ok(ReadOutcome { result, stat: Some(after), bytes_read: 0 });
                 }
             };

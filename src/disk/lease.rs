@@ -57,11 +57,6 @@ impl Lease {
         }
     }
 
-    /// The operation.
-    pub(crate) fn operation(&self) -> OperationId {
-        self.operation
-    }
-
     /// Whether the name still leads to the file that this process has locked. `false` means that
     /// somebody removed it by hand, and that others may take the operation for dead.
     pub(crate) fn still_holds(&self) -> Result<bool> {

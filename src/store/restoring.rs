@@ -8,6 +8,7 @@ use crate::capture::{self, Base, Draft, Finish, Held};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
+use crate::index::WriteTx;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
 use crate::manifest::{CheckpointRef, Entry, GitState, RestoreRecord, RestoreVerb, Scope, Trigger};
 use crate::monitor::{Monitor, Phase};
@@ -145,6 +146,16 @@ impl Store {
             nearest: Vec::new(),
         })?;
         let (manifest, _) = reading.require(checkpoint)?;
+        // Protected from prune while it is read, where the store can be written at all.
+        let access = self.enter(monitor).ok();
+        let _operation = match &access {
+            None => None,
+            Some(access) => {
+                adopt_own(access, &manifest.id.session)?;
+                let protect = |_: &WriteTx<'_>| Ok((Some(manifest.id.clone()), ()));
+                Some(Operation::begin(access, OperationKind::Restore, None, protect)?)
+            }
+        };
         let mut entries = checked_entries(&reading, &manifest)?;
         if !options.paths.is_empty() {
             require_selected(checkpoint, &entries, None, &options.paths)?;
@@ -257,7 +268,8 @@ fn dry_run(
     options: &RestoreOptions,
     monitor: &dyn Monitor,
 ) -> Result<RestoreOutcome> {
-    // Nothing is registered and nothing pinned: hashes are compared, and no blob is relied upon.
+    // Registered so that the base stays while it is compared with; nothing is pinned or stored, since
+    // only hashes are compared.
     let (operation, foundation) = begin(access, open, OperationKind::Restore)?;
     let mut base = foundation.base;
     let prepared =
