@@ -486,8 +486,9 @@ fn reapers_never_take_a_lease_that_was_created() {
         }
         let outcome = std::panic::catch_unwind(|| {
             for _ in 0..2_000 {
-                let lease = Lease::create(&leases_dir, OperationId::random()).unwrap();
-                assert!(is_alive(&leases_dir, lease.operation()).unwrap());
+                let id = OperationId::random();
+                let lease = Lease::create(&leases_dir, id).unwrap();
+                assert!(is_alive(&leases_dir, id).unwrap());
                 assert!(lease.still_holds().unwrap());
             }
         });
