@@ -22,11 +22,11 @@
 //! that would drop SQLite's locks on them.
 //!
 //! # References
-//! A reference is a row: checkpoint to root page, page to page, entry to content. A page's outgoing
-//! rows exist exactly while a row names the page: they are written with its first reference and
-//! deleted with its last, recursively, in one transaction. `blobs.refs` counts the rows, for pages and
-//! content alike, and is kept in the same transactions; foreign keys refuse to delete what a row
-//! names.
+//! A reference is a row: checkpoint to root page, page to page, entry to content. A page's row and its
+//! outgoing rows exist exactly while a row names the page: they are written with its first reference
+//! and deleted with its last, recursively, in one transaction. `pages.refs` counts the rows that name
+//! a page; `blobs.refs` those that name a blob, where the row of a page counts as one. The counters are
+//! kept in the same transactions, and foreign keys refuse to delete what a row names.
 
 mod blobs;
 mod check;
@@ -68,6 +68,7 @@ pub(crate) enum Access {
 
 /// What was found where the index should be.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each process, taken apart at once")]
 pub(crate) enum Opened {
     /// An index.
     Ready(Index),
@@ -217,7 +218,7 @@ impl Index {
     pub(crate) fn read<T>(
         &self,
         statement: &'static str,
-        body: impl FnOnce(&ReadTx<'_>) -> Result<T>,
+        body: impl FnOnce(ReadTx<'_>) -> Result<T>,
     ) -> Result<T> {
         if let Some(pool) = self.readers.get() {
             let mut reader =
@@ -231,11 +232,11 @@ impl Index {
         &self,
         connection: &mut Connection,
         statement: &'static str,
-        body: impl FnOnce(&ReadTx<'_>) -> Result<T>,
+        body: impl FnOnce(ReadTx<'_>) -> Result<T>,
     ) -> Result<T> {
         let failed = |error| failure(&self.path, statement, error);
         let transaction = connection.transaction().map_err(failed)?;
-        let result = body(&ReadTx::new(&transaction, &self.path, statement))?;
+        let result = body(ReadTx::new(&transaction, &self.path, statement))?;
         transaction.commit().map_err(failed)?;
         Ok(result)
     }
@@ -251,7 +252,7 @@ impl Index {
     pub(crate) fn write<T>(
         &self,
         statement: &'static str,
-        body: impl FnOnce(&WriteTx<'_>) -> Result<T>,
+        body: impl FnOnce(WriteTx<'_>) -> Result<T>,
     ) -> Result<T> {
         self.write_on(&mut self.lock(), statement, body)
     }
@@ -263,7 +264,7 @@ impl Index {
     pub(crate) fn write_durably<T>(
         &self,
         statement: &'static str,
-        body: impl FnOnce(&WriteTx<'_>) -> Result<T>,
+        body: impl FnOnce(WriteTx<'_>) -> Result<T>,
     ) -> Result<T> {
         let failed = |error| failure(&self.path, statement, error);
         let mut connection = self.lock();
@@ -273,16 +274,27 @@ impl Index {
         result
     }
 
+    /// Copies the WAL back and empties it, as far as other processes that read or write allow: part of
+    /// a collection, since ending a process does not do it.
+    ///
+    /// # Durability
+    /// What was committed before survives a power cut, if nobody was in the way.
+    pub(crate) fn empty_wal(&self) -> Result<()> {
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let done = self.lock().query_row(sql, [], |_| Ok(()));
+        done.map_err(|error| failure(&self.path, "empty its log", error))
+    }
+
     fn write_on<T>(
         &self,
         connection: &mut Connection,
         statement: &'static str,
-        body: impl FnOnce(&WriteTx<'_>) -> Result<T>,
+        body: impl FnOnce(WriteTx<'_>) -> Result<T>,
     ) -> Result<T> {
         let failed = |error| failure(&self.path, statement, error);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let result = body(&WriteTx::new(&transaction, &self.path, statement))?;
+        let result = body(WriteTx::new(&transaction, &self.path, statement))?;
         transaction.commit().map_err(failed)?;
         Ok(result)
     }

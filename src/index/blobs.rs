@@ -154,7 +154,6 @@ impl WriteTx<'_> {
              UNION ALL SELECT 1 FROM operations WHERE pin_all = 1
              UNION ALL SELECT 1 FROM blobs b WHERE b.hash = ?1
                  AND (EXISTS (SELECT 1 FROM pages p WHERE p.blob = b.id)
-                     OR EXISTS (SELECT 1 FROM page_links l WHERE l.child = b.id)
                      OR EXISTS (SELECT 1 FROM entries e WHERE e.blob = b.id))
              LIMIT 1",
             [hash],

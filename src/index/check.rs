@@ -5,7 +5,7 @@ use super::values::Amount;
 use crate::error::Result;
 use crate::hash::BlobHash;
 
-/// A blob whose counter is not the number of rows that name it.
+/// A page or blob whose counter is not the number of rows that name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CounterMismatch {
     /// Which one.
@@ -42,39 +42,37 @@ pub(crate) struct IndexCounts {
 }
 
 impl ReadTx<'_> {
-    /// Counts all references anew and gives the blobs whose counter is another number.
+    /// Counts all references anew, to pages and to blobs, and gives those whose counter is another
+    /// number.
+    ///
+    /// # Cost
+    /// Reads every row once.
     pub(crate) fn recount(&self) -> Result<Vec<CounterMismatch>> {
         self.rows(
-            "WITH named (blob, count) AS (
-                 SELECT blob, count(*) FROM (
-                     SELECT root_blob AS blob FROM checkpoints
-                     UNION ALL
-                     SELECT after_root_blob FROM checkpoints WHERE after_root_blob IS NOT NULL
-                     UNION ALL SELECT child FROM page_links
-                     UNION ALL SELECT blob FROM entries WHERE blob IS NOT NULL)
-                 GROUP BY blob)
+            "WITH
+                 page_named (blob, count) AS (
+                     SELECT blob, count(*) FROM (
+                         SELECT root_blob AS blob FROM checkpoints
+                         UNION ALL SELECT after_root_blob FROM checkpoints
+                         UNION ALL SELECT child FROM page_links)
+                     GROUP BY blob),
+                 blob_named (blob, count) AS (
+                     SELECT blob, count(*) FROM (
+                         SELECT blob FROM pages
+                         UNION ALL SELECT blob FROM entries WHERE blob IS NOT NULL)
+                     GROUP BY blob)
+             SELECT b.hash, p.refs, coalesce(n.count, 0)
+             FROM pages p JOIN blobs b ON b.id = p.blob LEFT JOIN page_named n ON n.blob = p.blob
+             WHERE p.refs <> coalesce(n.count, 0)
+             UNION ALL
              SELECT b.hash, b.refs, coalesce(n.count, 0)
-             FROM blobs b LEFT JOIN named n ON n.blob = b.id
-             WHERE b.refs <> coalesce(n.count, 0) ORDER BY b.hash",
+             FROM blobs b LEFT JOIN blob_named n ON n.blob = b.id
+             WHERE b.refs <> coalesce(n.count, 0)",
             [],
             |row| {
                 let (Amount(counter), Amount(rows)) = (row.get(1)?, row.get(2)?);
                 Ok(CounterMismatch { hash: row.get(0)?, counter, rows })
             },
-        )
-    }
-
-    /// Pages that have rows although nothing names them.
-    pub(crate) fn stray_pages(&self) -> Result<Vec<BlobHash>> {
-        self.rows(
-            "SELECT b.hash FROM pages p JOIN blobs b ON b.id = p.blob
-             WHERE NOT EXISTS (SELECT 1 FROM page_links l WHERE l.child = p.blob)
-                 AND p.blob NOT IN (SELECT root_blob FROM checkpoints)
-                 AND p.blob NOT IN (SELECT after_root_blob FROM checkpoints
-                                    WHERE after_root_blob IS NOT NULL)
-             ORDER BY b.hash",
-            [],
-            |row| row.get(0),
         )
     }
 

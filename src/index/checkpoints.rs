@@ -162,8 +162,8 @@ impl WriteTx<'_> {
             None => {}
         }
         let mut trees = TreeWriter::new(self, source, stored)?;
-        let root = trees.add_tree(&manifest.tree)?;
-        let after = manifest.restore.as_ref().map(|restore| trees.add_tree(&restore.after));
+        let root = trees.refer_to_tree(&manifest.tree)?;
+        let after = manifest.restore.as_ref().map(|restore| trees.refer_to_tree(&restore.after));
         drop(trees);
         let after = after.transpose()?;
         self.insert_row(manifest, digest, manifest_bytes, pin, session, (root, after))?;

@@ -48,6 +48,7 @@ pub(super) struct TreeWriter<'t> {
     source: &'t dyn PageSource,
     references: References<'t>,
     find_page: Statement<'t>,
+    refer: Statement<'t>,
     insert_page: Statement<'t>,
     insert_link: Statement<'t>,
     insert_entry: Statement<'t>,
@@ -66,8 +67,10 @@ impl<'t> TreeWriter<'t> {
                 "SELECT p.blob, p.files, p.bytes
                  FROM blobs b CROSS JOIN pages p ON p.blob = b.id WHERE b.hash = ?1",
             )?,
-            insert_page: tx
-                .prepare("INSERT INTO pages (blob, level, files, bytes) VALUES (?1, ?2, ?3, ?4)")?,
+            refer: tx.prepare("UPDATE pages SET refs = refs + 1 WHERE blob = ?1")?,
+            insert_page: tx.prepare(
+                "INSERT INTO pages (blob, level, refs, files, bytes) VALUES (?1, ?2, 1, ?3, ?4)",
+            )?,
             insert_link: tx
                 .prepare("INSERT INTO page_links (page, position, child) VALUES (?1, ?2, ?3)")?,
             insert_entry: tx.prepare(
@@ -83,67 +86,60 @@ impl<'t> TreeWriter<'t> {
     ///
     /// # Errors
     /// What the source gives for a page that is read.
-    pub(super) fn add_tree(&mut self, tree: &Tree) -> Result<i64> {
-        let (root, _) = match self.known(tree.root)? {
-            Some(known) => known,
-            None => {
-                let page = root_page(self.source, tree)?;
-                self.write(tree.root, tree.root_size, &page)?
-            }
-        };
-        self.references.add(tree.root, Some(tree.root_size), 1)?;
-        Ok(root)
+    pub(super) fn refer_to_tree(&mut self, tree: &Tree) -> Result<i64> {
+        if let Some((root, _)) = self.refer_to_known(tree.root)? {
+            return Ok(root);
+        }
+        let page = root_page(self.source, tree)?;
+        Ok(self.write(tree.root, tree.root_size, &page)?.0)
     }
 
-    fn known(&mut self, hash: BlobHash) -> Result<Option<(i64, Held)>> {
-        self.find_page.row([hash], |row| {
+    fn refer_to(&mut self, reference: &PageRef, level: u8) -> Result<(i64, Held)> {
+        if let Some(known) = self.refer_to_known(reference.hash)? {
+            return Ok(known);
+        }
+        let page = load(self.source, reference, level)?;
+        self.write(reference.hash, reference.size, &page)
+    }
+
+    fn refer_to_known(&mut self, hash: BlobHash) -> Result<Option<(i64, Held)>> {
+        let known = self.find_page.row([hash], |row| {
             let (Amount(files), Amount(bytes)) = (row.get(1)?, row.get(2)?);
             Ok((row.get(0)?, Held { files, bytes }))
-        })
+        })?;
+        if let Some((id, _)) = known {
+            self.refer.execute([id])?;
+        }
+        Ok(known)
     }
 
-    /// Writes a page's row and all that it names. The page's own count is left to what names it.
+    /// Writes a page's row, with one reference, and all that the page names.
     fn write(&mut self, hash: BlobHash, size: u64, page: &Page) -> Result<(i64, Held)> {
         match page {
             Page::Leaf(entries) => {
-                let id = self.references.add(hash, Some(size), 0)?;
+                let id = self.references.add(hash, Some(size), 1)?;
                 let held = held_in(entries);
                 self.write_row(id, 0, held)?;
                 self.write_entries(id, entries)?;
                 Ok((id, held))
             }
-            Page::Node { level, pages } => self.write_node(hash, size, *level, pages),
-        }
-    }
-
-    fn write_node(
-        &mut self,
-        hash: BlobHash,
-        size: u64,
-        level: u8,
-        pages: &[PageRef],
-    ) -> Result<(i64, Held)> {
-        // The pages below come first: a link may only name a page that has a row.
-        let mut held = Held::default();
-        let mut children = Vec::with_capacity(pages.len());
-        for reference in pages {
-            let (child, held_below) = match self.known(reference.hash)? {
-                Some(known) => known,
-                None => {
-                    let below = load(self.source, reference, level.saturating_sub(1))?;
-                    self.write(reference.hash, reference.size, &below)?
+            Page::Node { level, pages } => {
+                // The pages below come first: a link may only name a page that has a row.
+                let mut held = Held::default();
+                let mut children = Vec::with_capacity(pages.len());
+                for reference in pages {
+                    let (child, held_below) = self.refer_to(reference, level.saturating_sub(1))?;
+                    held += held_below;
+                    children.push(child);
                 }
-            };
-            self.references.add(reference.hash, Some(reference.size), 1)?;
-            held += held_below;
-            children.push(child);
+                let id = self.references.add(hash, Some(size), 1)?;
+                self.write_row(id, *level, held)?;
+                for (position, child) in (0i64..).zip(children) {
+                    self.insert_link.execute(params![id, position, child])?;
+                }
+                Ok((id, held))
+            }
         }
-        let id = self.references.add(hash, Some(size), 0)?;
-        self.write_row(id, level, held)?;
-        for (position, child) in (0i64..).zip(children) {
-            self.insert_link.execute(params![id, position, child])?;
-        }
-        Ok((id, held))
     }
 
     fn write_row(&mut self, id: i64, level: u8, held: Held) -> Result<()> {
@@ -245,29 +241,19 @@ impl WriteTx<'_> {
     /// Takes back one reference to each of `pages`, whose rows the caller has deleted, and deletes the
     /// rows of those that nothing names any more, with all that only they named.
     pub(super) fn release_pages(&self, mut pages: Vec<i64>) -> Result<()> {
-        // A page is named by links and by checkpoints. The few roots are read once; there is no index
-        // for them, which every capture would have to write.
-        let roots: HashSet<i64> = self
-            .rows(
-                "SELECT root_blob FROM checkpoints
-                 UNION SELECT after_root_blob FROM checkpoints WHERE after_root_blob IS NOT NULL",
-                [],
-                |row| row.get(0),
-            )?
-            .into_iter()
-            .collect();
         while let Some(page) = pages.pop() {
-            self.release_blob(page, 1)?;
-            let named = roots.contains(&page)
-                || self.exists("SELECT 1 FROM page_links WHERE child = ?1", [page])?;
-            // Two references to a page may be released at once: its rows may be gone already.
-            if !named && self.exists("SELECT 1 FROM pages WHERE blob = ?1", [page])? {
-                self.release_contents(page)?;
-                let links = "SELECT child FROM page_links WHERE page = ?1";
-                pages.extend(self.rows(links, [page], |row| row.get::<_, i64>(0))?);
-                self.execute("DELETE FROM page_links WHERE page = ?1", [page])?;
-                self.execute("DELETE FROM pages WHERE blob = ?1", [page])?;
+            let kept = "UPDATE pages SET refs = refs - 1 WHERE blob = ?1 AND refs > 1";
+            if self.execute(kept, [page])? == 1 {
+                continue;
             }
+            self.release_contents(page)?;
+            let links = "SELECT child FROM page_links WHERE page = ?1";
+            pages.extend(self.rows(links, [page], |row| row.get::<_, i64>(0))?);
+            self.execute("DELETE FROM page_links WHERE page = ?1", [page])?;
+            if self.execute("DELETE FROM pages WHERE blob = ?1", [page])? == 0 {
+                return Err(self.contradiction(format!("page {page} is named and has no row")));
+            }
+            self.release_blob(page, 1)?;
         }
         Ok(())
     }

@@ -85,23 +85,14 @@ impl WriteTx<'_> {
             self.row("SELECT id, root FROM workspaces WHERE uuid = ?1", [id], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?;
-        match found {
-            Some((row, known)) => {
-                if known != root {
-                    self.execute(
-                        "UPDATE workspaces SET root = ?2 WHERE id = ?1",
-                        params![row, root],
-                    )?;
-                }
-                Ok(row)
-            }
-            None => {
-                self.execute(
-                    "INSERT INTO workspaces (uuid, root) VALUES (?1, ?2)",
-                    params![id, root],
-                )?;
-                Ok(self.inserted_id())
-            }
+        let Some((row, known)) = found else {
+            let sql = "INSERT INTO workspaces (uuid, root) VALUES (?1, ?2)";
+            self.execute(sql, params![id, root])?;
+            return Ok(self.inserted_id());
+        };
+        if known != root {
+            self.execute("UPDATE workspaces SET root = ?2 WHERE id = ?1", params![row, root])?;
         }
+        Ok(row)
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the index. The oracles are plain SQL written anew here, the `sqlite3` program, and lists
 //! of entries in memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -274,7 +274,7 @@ fn damage_is_found_and_named() {
     let mut fixture = Fixture::new();
     fixture.record(&id("s", 0), &many(3_000));
     let Fixture { dir, index, .. } = fixture;
-    index.lock().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    index.empty_wal().unwrap();
     drop(index);
     let file = dir.path().join(FILE_NAME);
     let whole = std::fs::read(&file).unwrap();
@@ -408,6 +408,50 @@ fn only_pages_that_nothing_named_are_read() {
     let pages = fixture.index.read("list pages", |tx| tx.pages_of(tree.root)).unwrap();
     let built: HashSet<_> = build(&entries).pages.iter().map(|page| page.reference.hash).collect();
     assert_eq!(pages, built);
+}
+
+/// How many pages `body` writes to the WAL.
+fn pages_written(index: &Index, body: impl FnOnce()) -> i64 {
+    let checkpoint = |mode: &str| -> i64 {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        index.lock().query_row(&sql, [], |row| row.get(1)).unwrap()
+    };
+    checkpoint("TRUNCATE");
+    body();
+    checkpoint("PASSIVE")
+}
+
+#[test]
+fn a_turn_without_a_change_writes_a_few_pages_of_the_index() {
+    let mut fixture = Fixture::new();
+    let entries = many(2_000);
+    // More than fits on one page of each table, so that no two tables or rows share one by chance.
+    for seq in 0..30 {
+        fixture.record(&id("s", seq), &entries);
+    }
+    let capture = operation(OperationKind::Capture, Some(id("s", 29)));
+    let next = manifest(id("s", 30), build(&entries).tree);
+    let (text, digest) = next.encode();
+    let index = &fixture.index;
+    let written = pages_written(index, || {
+        index.write("begin", |tx| tx.insert_operation(&capture)).unwrap();
+        index
+            .write("reserve", |tx| {
+                let seq = tx.reserve_seq(&next.id.session, 0)?;
+                assert_eq!(seq, next.id.seq);
+                tx.set_intent(capture.id, &next.id)
+            })
+            .unwrap();
+        index
+            .write("record", |tx| {
+                let (stored, pin) = (HashMap::new(), PinFile::default());
+                let bytes = text.len() as u64;
+                tx.insert_checkpoint(&next, digest, bytes, &pin, &stored, &fixture.pages)?;
+                tx.remove_operation(capture.id)
+            })
+            .unwrap();
+    });
+    assert!(written <= 7, "{written} pages of 4 KiB");
 }
 
 #[test]
@@ -627,33 +671,43 @@ fn tree_entries(tree: &BTreeMap<u8, u8>) -> Vec<Entry> {
     std::iter::once(dir("")).chain(files).collect()
 }
 
-/// What each counter must be, from the trees in memory.
-fn expected_counters(trees: &[Vec<Entry>]) -> HashMap<BlobHash, u64> {
-    let mut counters: HashMap<BlobHash, u64> = HashMap::new();
+/// What the counters of blobs and of pages must be, from the trees in memory.
+fn expected_counters(trees: &[Vec<Entry>]) -> [HashMap<BlobHash, i64>; 2] {
+    let mut blobs: HashMap<BlobHash, i64> = HashMap::new();
+    let mut pages: HashMap<BlobHash, i64> = HashMap::new();
     let mut seen = HashSet::new();
     for entries in trees {
         let built = build(entries);
-        *counters.entry(built.tree.root).or_default() += 1;
-        for page in built.pages.iter().filter(|page| page.level > 0) {
-            if seen.insert(page.reference.hash) {
-                for child in &page.children {
-                    *counters.entry(*child).or_default() += 1;
-                }
-            }
-        }
+        *pages.entry(built.tree.root).or_default() += 1;
         let mut rest = &entries[..];
-        for page in built.pages.iter().filter(|page| page.level == 0) {
-            let count = usize::try_from(page.reference.entries).unwrap();
-            let (own, others) = rest.split_at(count);
-            rest = others;
-            if seen.insert(page.reference.hash) {
+        for page in &built.pages {
+            let is_new = seen.insert(page.reference.hash);
+            *blobs.entry(page.reference.hash).or_default() += i64::from(is_new);
+            for child in &page.children {
+                *pages.entry(*child).or_default() += i64::from(is_new);
+            }
+            if page.level == 0 {
+                let count = usize::try_from(page.reference.entries).unwrap();
+                let (own, others) = rest.split_at(count);
+                rest = others;
                 for (hash, _) in own.iter().filter_map(Entry::blob) {
-                    *counters.entry(hash).or_default() += 1;
+                    *blobs.entry(hash).or_default() += i64::from(is_new);
                 }
             }
         }
     }
-    counters
+    [blobs, pages]
+}
+
+/// The counters that `sql` asks for.
+fn counters(index: &Index, sql: &str) -> HashMap<BlobHash, i64> {
+    let connection = index.lock();
+    let mut query = connection.prepare(sql).unwrap();
+    query
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .map(|row| row.unwrap())
+        .collect()
 }
 
 proptest! {
@@ -680,35 +734,24 @@ proptest! {
                 live.push((id, entries));
             }
             let trees: Vec<_> = live.iter().map(|(_, entries)| entries.clone()).collect();
-            let expected = expected_counters(&trees);
-            let connection = fixture.index.lock();
-            let mut query = connection.prepare("SELECT hash, refs, zero_since_ns FROM blobs").unwrap();
-            let rows = query
-                .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?)))
-                .unwrap();
-            let mut known = HashSet::new();
-            for row in rows {
-                let (hash, refs, since): (BlobHash, i64, Option<i64>) = row.unwrap();
-                let expected = expected.get(&hash).copied().unwrap_or(0);
-                prop_assert_eq!(refs.cast_unsigned(), expected);
-                prop_assert_eq!(since.is_some(), expected == 0);
-                known.insert(hash);
-            }
-            prop_assert!(expected.keys().all(|hash| known.contains(hash)));
+            let [blobs, pages] = expected_counters(&trees);
+            let index = &fixture.index;
+            let sql = "SELECT hash, refs FROM blobs WHERE zero_since_ns IS NULL";
+            prop_assert_eq!(counters(index, sql), blobs);
+            let sql = "SELECT hash, pages.refs FROM pages JOIN blobs ON blob = id";
+            prop_assert_eq!(counters(index, sql), pages);
             let distinct: HashSet<_> = trees
                 .iter()
                 .flat_map(|entries| build(entries).pages)
                 .map(|page| (page.reference.hash, page.level, page.reference.entries))
                 .collect();
             let leaves: u64 = distinct.iter().filter(|page| page.1 == 0).map(|page| page.2).sum();
-            drop(query);
-            drop(connection);
             let counts = fixture.counts();
             prop_assert_eq!((counts.pages, counts.entries), (distinct.len() as u64, leaves));
             let checks = fixture.index.read("check", |tx| {
-                Ok((tx.recount()?, tx.stray_pages()?, tx.integrity(true)?, tx.broken_references()?))
+                Ok((tx.recount()?, tx.integrity(true)?, tx.broken_references()?))
             });
-            prop_assert_eq!(checks.unwrap(), (vec![], vec![], vec![], vec![]));
+            prop_assert_eq!(checks.unwrap(), (vec![], vec![], vec![]));
         }
     }
 }
@@ -743,10 +786,513 @@ fn content_that_is_also_a_page_is_counted_as_both() {
     assert_eq!(fixture.index.read("check", |tx| tx.recount()).unwrap(), []);
 }
 
-fn omitted(path: &str, reason: OmitReason) -> Entry {
-    entry(path, EntryKind::Omitted { reason, rest: 0 })
+/// One checkpoint of a made-up history.
+#[derive(Debug, Clone)]
+struct Made {
+    session: &'static str,
+    seq: u64,
+    workspace: u8,
+    trigger: &'static str,
+    pruning: bool,
+    entries: BTreeMap<String, Entry>,
 }
 
-fn link(path: &str, target: &str) -> Entry {
-    entry(path, EntryKind::Symlink { target: target.as_bytes().into() })
+/// What is at a path, by a small number: files of few contents and modes, links, folders, names
+/// without content, and nothing.
+fn made_entry(path: &str, what: u8) -> Option<Entry> {
+    let made = match what {
+        0..=3 => file(path, &format!("content {}", what % 3)),
+        4 => Entry { mode: Mode::from_st_mode(0o755), ..file(path, "content 0") },
+        5 | 6 => entry(path, EntryKind::Symlink { target: vec![b'a' + what].into() }),
+        7 => dir(path),
+        8 => Entry { mode: Mode::from_st_mode(0o700), ..dir(path) },
+        9 => entry(path, EntryKind::Omitted { reason: OmitReason::Secret, rest: 0 }),
+        10 => entry(path, EntryKind::Omitted { reason: OmitReason::Ignored, rest: 7 }),
+        _ => return None,
+    };
+    Some(made)
+}
+
+fn history() -> impl Strategy<Value = Vec<Made>> {
+    let edits = prop::collection::btree_map(0u8..150, 0u8..14, 0..40);
+    let about = (0usize..2, 0u8..2, 0usize..5, prop::bool::weighted(0.15), 1u64..3);
+    prop::collection::vec((about, edits), 1..14).prop_map(|steps| {
+        let mut entries = BTreeMap::from([(String::new(), dir(""))]);
+        let mut next = [0, 0];
+        let mut history = Vec::new();
+        for ((session, workspace, trigger, pruning, gap), edits) in steps {
+            for (path, what) in edits {
+                let path = format!("p{path:03}");
+                match made_entry(&path, what) {
+                    Some(entry) => entries.insert(path, entry),
+                    None => entries.remove(&path),
+                };
+            }
+            let triggers = ["turn-start", "turn-end", "turn-end", "manual", "pre-restore"];
+            history.push(Made {
+                session: ["one", "two"][session],
+                seq: next[session],
+                workspace,
+                trigger: triggers[trigger],
+                pruning,
+                entries: entries.clone(),
+            });
+            next[session] += gap;
+        }
+        history
+    })
+}
+
+fn record_history(history: &[Made]) -> Fixture {
+    let mut fixture = Fixture::new();
+    for made in history {
+        let entries: Vec<_> = made.entries.values().cloned().collect();
+        let tree = fixture.pages.add(&entries);
+        let manifest = Manifest {
+            workspace: WorkspaceId::from_bytes([made.workspace; 16]),
+            trigger: Trigger::new(made.trigger).unwrap(),
+            complete: made.seq % 3 != 0,
+            ..manifest(id(made.session, made.seq), tree)
+        };
+        fixture.insert(&manifest).unwrap();
+    }
+    let marked: Vec<_> =
+        history.iter().filter(|made| made.pruning).map(|made| id(made.session, made.seq)).collect();
+    fixture.index.write("mark", |tx| tx.mark_pruning(&marked)).unwrap();
+    fixture
+}
+
+/// What became of a path, or nothing; by the rules as docs/sql.md has them.
+fn change(before: Option<&Entry>, after: Option<&Entry>) -> Option<&'static str> {
+    let holds =
+        |entry: &Entry| matches!(entry.kind, EntryKind::File { .. } | EntryKind::Symlink { .. });
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(after)) => holds(after).then_some("added"),
+        (Some(before), None) => holds(before).then_some("deleted"),
+        (Some(before), Some(after)) if before.kind.name() != after.kind.name() => Some("type"),
+        (Some(before), Some(after)) if !holds(before) || before.is_same_state(after) => None,
+        (Some(before), Some(after)) if before.is_same_content(after) => Some("mode"),
+        _ => Some("modified"),
+    }
+}
+
+/// The paths of two checkpoints and what became of each.
+fn changes<'a>(before: Option<&'a Made>, after: &'a Made) -> Vec<(&'a str, &'static str)> {
+    static EMPTY: BTreeMap<String, Entry> = BTreeMap::new();
+    let old = before.map_or(&EMPTY, |made| &made.entries);
+    let mut found = Vec::new();
+    for path in old.keys().chain(after.entries.keys()).collect::<BTreeSet<_>>() {
+        if let Some(change) = change(old.get(path), after.entries.get(path)) {
+            found.push((path.as_str(), change));
+        }
+    }
+    found
+}
+
+/// The rows of a view as the `sqlite3` program prints them, sorted.
+fn printed(fixture: &Fixture, sql: &str) -> Vec<String> {
+    let mut rows: Vec<_> = fixture.sqlite3(sql).lines().map(str::to_owned).collect();
+    rows.sort();
+    rows
+}
+
+/// That a query gives exactly these rows, in any order; a failure shows a few that differ.
+fn assert_rows(fixture: &Fixture, sql: &str, mut expected: Vec<String>) {
+    expected.sort();
+    let found = printed(fixture, sql);
+    if found != expected {
+        let differ = |a: &[String], b: &[String]| {
+            a.iter().filter(|row| !b.contains(row)).take(5).cloned().collect::<Vec<_>>()
+        };
+        let (more, less) = (differ(&found, &expected), differ(&expected, &found));
+        panic!("{sql}\nnot expected: {more:#?}\nmissing: {less:#?}");
+    }
+}
+
+fn check_views(history: &[Made]) {
+    let fixture = record_history(history);
+    let live: Vec<&Made> = history.iter().filter(|made| !made.pruning).collect();
+    let lower = |made: &Made, fits: &dyn Fn(&Made) -> bool| -> Option<&Made> {
+        let same = |other: &&&Made| {
+            (other.session, other.workspace) == (made.session, made.workspace)
+                && other.seq < made.seq
+                && fits(other)
+        };
+        live.iter().filter(same).max_by_key(|other| other.seq).copied()
+    };
+    check_compared(&fixture, &live, &lower);
+    check_turns(&fixture, &live, &lower);
+    check_held(&fixture, &live);
+}
+
+type Lower<'a> = dyn Fn(&Made, &dyn Fn(&Made) -> bool) -> Option<&'a Made> + 'a;
+
+fn check_compared(fixture: &Fixture, live: &[&Made], lower: &Lower<'_>) {
+    let mut expected_changes = Vec::new();
+    let mut expected_history = Vec::new();
+    for made in live {
+        let before = lower(made, &|_| true);
+        for (path, change) in changes(before, made) {
+            let Made { session, seq, .. } = made;
+            if before.is_some() {
+                expected_changes.push(format!("{session}|{seq}|{path}|{change}"));
+            }
+            let after = made.entries.get(path);
+            let kind = after.map_or("", |entry| entry.kind.name());
+            let mode = after.map_or(String::new(), |entry| entry.mode.to_string());
+            let (hash, size) = match after.and_then(Entry::blob) {
+                Some((hash, size)) => (hash.to_string(), size.to_string()),
+                None => (String::new(), String::new()),
+            };
+            let row = format!("{session}|{seq}|{path}|{change}|{kind}|{mode}|{size}|{hash}");
+            expected_history.push(row);
+        }
+    }
+    let sql =
+        "SELECT session, seq, path, change FROM changes WHERE path = CAST(path_bytes AS TEXT)";
+    assert_rows(fixture, sql, expected_changes);
+    let sql = "SELECT session, seq, path, change, kind, mode, size, hash FROM file_history";
+    assert_rows(fixture, sql, expected_history);
+}
+
+fn check_turns(fixture: &Fixture, live: &[&Made], lower: &Lower<'_>) {
+    let (mut turns, mut paths) = (Vec::new(), Vec::new());
+    for end in live.iter().filter(|made| made.trigger == "turn-end") {
+        let Some(start) = lower(end, &|made| made.trigger.starts_with("turn-")) else { continue };
+        if start.trigger != "turn-start" {
+            continue;
+        }
+        let found = changes(Some(start), end);
+        let turn = format!("{}|{}|{}", end.session, start.seq, end.seq);
+        let counts = ["added", "modified", "deleted", "mode", "type"]
+            .map(|kind| found.iter().filter(|(_, change)| *change == kind).count().to_string());
+        turns.push(format!("{turn}|{}", counts.join("|")));
+        paths.extend(found.iter().map(|(path, change)| format!("{turn}|{path}|{change}")));
+    }
+    let sql = "SELECT session, start_seq, end_seq, added, modified, deleted, mode, type FROM turns";
+    assert_rows(fixture, sql, turns);
+    let sql = "SELECT session, start_seq, end_seq, path, change FROM turn_changes";
+    assert_rows(fixture, sql, paths);
+}
+
+fn check_held(fixture: &Fixture, live: &[&Made]) {
+    let (mut files, mut omitted) = (Vec::new(), Vec::new());
+    for made in live {
+        let Made { session, seq, .. } = made;
+        for (path, entry) in &made.entries {
+            let row = format!("{session}|{seq}|{path}");
+            match &entry.kind {
+                EntryKind::File { size, mtime_ns, hash, .. } => {
+                    files.push(format!("{row}|file|{}|{size}|{mtime_ns}|{hash}|", entry.mode));
+                }
+                EntryKind::Symlink { target } => {
+                    let target = String::from_utf8_lossy(target);
+                    files.push(format!("{row}|symlink|{}||||{target}", entry.mode));
+                }
+                EntryKind::Omitted { reason, rest } => {
+                    omitted.push(format!("{row}|{reason}|{rest}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let sql = "SELECT session, seq, path, kind, mode, size, mtime_ns, hash, target
+               FROM checkpoint_files";
+    assert_rows(fixture, sql, files);
+    let sql = "SELECT session, seq, path, reason, rest FROM omitted";
+    assert_rows(fixture, sql, omitted);
+    check_sums(fixture, live);
+}
+
+/// Files and bytes of a checkpoint.
+fn sums(made: &Made) -> (u64, u64) {
+    made.entries.values().fold((0, 0), |(files, bytes), entry| match entry.kind {
+        EntryKind::File { size, .. } => (files + 1, bytes + size),
+        EntryKind::Symlink { .. } => (files + 1, bytes),
+        _ => (files, bytes),
+    })
+}
+
+fn check_sums(fixture: &Fixture, live: &[&Made]) {
+    let mut summaries = Vec::new();
+    let mut blobs: BTreeMap<&str, HashMap<BlobHash, u64>> = BTreeMap::new();
+    let mut storage: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for made in live {
+        let entries: Vec<_> = made.entries.values().cloned().collect();
+        let held = blobs.entry(made.session).or_default();
+        held.extend(entries.iter().filter_map(Entry::blob));
+        held.extend(
+            build(&entries).pages.iter().map(|page| (page.reference.hash, page.reference.size)),
+        );
+        let session = storage.entry(made.session).or_default();
+        *session = (session.0 + 1, session.1 + sums(made).1);
+    }
+    for (session, (checkpoints, _)) in &storage {
+        let own = || live.iter().filter(|made| made.session == *session);
+        let safety = own().filter(|made| made.trigger == "pre-restore").count() as u64;
+        let latest = own().filter(|made| made.trigger != "pre-restore").max_by_key(|made| made.seq);
+        let incomplete = own().filter(|made| made.seq % 3 == 0).count();
+        let latest = latest.map_or("||".to_owned(), |made| {
+            let (files, bytes) = sums(made);
+            format!("{}|{files}|{bytes}", made.seq)
+        });
+        summaries
+            .push(format!("{session}|{}|{safety}|{latest}|{incomplete}", checkpoints - safety));
+    }
+    let sql =
+        "SELECT session, checkpoints, safety_checkpoints, latest_seq, files, bytes, incomplete
+               FROM session_summary";
+    assert_rows(fixture, sql, summaries);
+
+    let all: HashMap<BlobHash, u64> = blobs.values().flatten().map(|(a, b)| (*a, *b)).collect();
+    let holders = |hash: &BlobHash| blobs.values().filter(|held| held.contains_key(hash)).count();
+    let row = |name: &str, (checkpoints, logical): (u64, u64), held: &HashMap<BlobHash, u64>| {
+        let stored: u64 = held.values().sum();
+        let unique: u64 =
+            held.iter().filter(|(hash, _)| holders(hash) == 1).map(|(_, size)| size).sum();
+        format!("{name}|{checkpoints}|{logical}|{stored}|{unique}|{}", stored - unique)
+    };
+    let mut expected: Vec<_> =
+        storage.iter().map(|(session, sums)| row(session, *sums, &blobs[session])).collect();
+    let total = storage.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    expected.push(row("", total, &all));
+    assert_rows(fixture, "SELECT * FROM storage", expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn views_say_what_a_comparison_in_memory_says(history in history()) {
+        check_views(&history);
+    }
+}
+
+#[test]
+fn views_compare_trees_of_different_heights() {
+    let made = |seq: u64, entries: Vec<Entry>| Made {
+        session: "one",
+        seq,
+        workspace: 0,
+        trigger: ["turn-start", "turn-end"][usize::try_from(seq % 2).unwrap()],
+        pruning: false,
+        entries: entries
+            .into_iter()
+            .map(|entry| (String::from_utf8(entry.path.as_bytes().to_vec()).unwrap(), entry))
+            .collect(),
+    };
+    let mut edited = many(5_000);
+    for at in [1, 77, 2_500, 5_000] {
+        let path = format!("f{:05}", at - 1);
+        edited[at] = file(&path, "edited");
+    }
+    let history: Vec<_> = [many(3), many(5_000), edited, many(100), many(5_000), many(5_000)]
+        .into_iter()
+        .zip(0u64..)
+        .map(|(entries, seq)| made(seq, entries))
+        .collect();
+    let levels =
+        |made: &Made| build(&made.entries.values().cloned().collect::<Vec<_>>()).tree.levels;
+    assert_eq!(history.iter().map(levels).collect::<HashSet<_>>().len(), 3);
+    check_views(&history);
+}
+
+#[test]
+fn views_show_times_labels_and_names_that_are_not_text() {
+    let mut fixture = Fixture::new();
+    let odd = Entry { path: RelPath::new(&b"odd \xff"[..]).unwrap(), ..file("x", "x") };
+    fixture.record(&id("s", 0), &[dir("")]);
+    fixture.record(&id("s", 1), &[dir(""), odd]);
+    let pin = PinFile { pinned: true, label: Some("kept".to_owned()), note: None };
+    fixture.index.write("pin", |tx| tx.set_pin(&id("s", 1), &pin)).unwrap();
+    let sql =
+        "SELECT seq, created_at, workspace, workspace_root, label, trigger, pinned, files, bytes
+               FROM checkpoint_list";
+    let uuid = workspace().to_string();
+    assert_eq!(
+        printed(&fixture, sql),
+        [
+            format!("0|2026-11-30T11:35:00.123456789Z|{uuid}|/somewhere/project||manual|0|0|0"),
+            format!("1|2026-11-30T11:35:00.123456789Z|{uuid}|/somewhere/project|kept|manual|1|1|1"),
+        ]
+    );
+    let sql = "SELECT seq, hex(path_bytes), change FROM changes";
+    assert_eq!(printed(&fixture, sql), ["1|6F646420FF|added"]);
+    let sql = "SELECT hex(path_bytes), hash FROM checkpoint_files WHERE seq = 1";
+    assert_eq!(printed(&fixture, sql), [format!("6F646420FF|{}", hash("x"))]);
+}
+
+#[test]
+fn an_index_that_cannot_be_read_from_here_is_not_called_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    make_index(dir.path());
+    drop(open(dir.path()));
+    // As where the directory is read-only: what SQLite needs beside the file cannot be opened. (These
+    // tests may run as root, whom permissions do not stop.)
+    std::fs::remove_file(dir.path().join("index.db-shm")).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("index.db-shm")).unwrap();
+    let found = try_open(dir.path(), Access::Read).unwrap();
+    assert!(matches!(found, Opened::Unavailable { .. }), "{found:?}");
+    let found = try_open(dir.path(), Access::Write);
+    assert!(matches!(found, Err(Error::Index { .. })), "{found:?}");
+}
+
+#[test]
+fn reading_access_reads_and_refuses_to_write() {
+    let mut fixture = Fixture::new();
+    fixture.record(&id("s", 0), &many(3));
+    let Opened::Ready(reader) = try_open(fixture.dir.path(), Access::Read).unwrap() else {
+        panic!("not opened");
+    };
+    assert_eq!(reader.read("list", |tx| tx.all_checkpoints()).unwrap().len(), 1);
+    let found = reader.write("reserve", |tx| tx.reserve_seq(&id("s", 0).session, 0));
+    assert!(matches!(found, Err(Error::Index { .. })), "{found:?}");
+}
+
+#[test]
+fn an_index_is_rebuilt_in_bulk_with_what_cannot_be_read_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let handle = Dir::open(dir.path()).unwrap();
+    let mut pages = Pages::default();
+    let readable = manifest(id("s", 0), pages.add(&many(300)));
+    let lost = manifest(id("s", 1), build(&many(400)).tree);
+    let index = Index::create_new(&handle).unwrap();
+    for (manifest, ok) in [(&lost, false), (&readable, true)] {
+        let (text, digest) = manifest.encode();
+        let (stored, pin) = (HashMap::new(), PinFile::default());
+        let found = index.write("record", |tx| {
+            tx.insert_checkpoint(manifest, digest, text.len() as u64, &pin, &stored, &pages)
+        });
+        assert_eq!(found.is_ok(), ok, "{found:?}");
+    }
+    index.close_without_wal().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    std::fs::rename(dir.path().join(NEW_FILE_NAME), dir.path().join(FILE_NAME)).unwrap();
+    let index = open(dir.path());
+    let counts = index.read("count", |tx| tx.counts()).unwrap();
+    assert_eq!((counts.checkpoints, counts.entries, counts.sessions), (1, 301, 1));
+    assert_eq!(index.read("check", |tx| tx.recount()).unwrap(), []);
+}
+
+#[test]
+fn what_shipped_stays() {
+    // The first migration made every index that exists: a change of it would not reach them.
+    let text = include_str!("../../migrations/0001_initial.sql");
+    assert_eq!(
+        BlobHash::of(text.as_bytes()).to_string(),
+        "6eed3c0e45ad1c08e6106ae9b11edebaf733383bc4a890a7322df45add940a5e"
+    );
+    // Scripts rely on the columns of the views.
+    let fixture = Fixture::new();
+    let sql = "SELECT v.name || ': ' || group_concat(c.name, ' ')
+               FROM sqlite_schema v, pragma_table_info(v.name) c WHERE v.type = 'view' GROUP BY v.name";
+    let views = include_str!("../../docs/sql.md");
+    for line in printed(&fixture, sql) {
+        let (view, columns) = line.split_once(": ").unwrap();
+        let is_inner = view.starts_with("step");
+        let documented = views.contains(&format!("`{view}`"))
+            && columns.split(' ').all(|column| views.contains(&format!("`{column}`")));
+        assert!(is_inner || documented, "{line}");
+    }
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'view' AND name NOT LIKE 'step%'";
+    assert_eq!(
+        printed(&fixture, names),
+        [
+            "changes",
+            "checkpoint_files",
+            "checkpoint_list",
+            "file_history",
+            "omitted",
+            "session_summary",
+            "storage",
+            "turn_changes",
+            "turns",
+        ]
+    );
+}
+
+#[test]
+fn every_migration_is_embedded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let files = std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(i32::try_from(files).unwrap(), migrations::VERSION);
+}
+
+/// A tree shaped as a monorepo is: each package has 1,000 files in 50 folders.
+fn packages(count: usize) -> Vec<Entry> {
+    let mut entries = vec![dir("")];
+    for package in 0..count {
+        entries.push(dir(&format!("packages/package-{package:03}")));
+        for module in 0..50 {
+            let folder = format!("packages/package-{package:03}/source/module-{module:02}");
+            entries.push(dir(&folder));
+            for n in 0..20 {
+                let path = format!("{folder}/component-{n:02}.rs");
+                entries.push(file(&path, &format!("content of {path}")));
+            }
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    entries
+}
+
+/// Records a first checkpoint and one more for each number of `edits`, which are spread over the
+/// tree, and says how many pages of the index each wrote.
+fn grow(index: &Index, mut entries: Vec<Entry>, edits: &[usize]) -> Vec<i64> {
+    let mut pages = Pages::default();
+    let files: Vec<usize> = (0..entries.len()).filter(|&at| entries[at].blob().is_some()).collect();
+    let mut record = |seq: usize, entries: &[Entry]| {
+        let trigger = Trigger::new(["turn-start", "turn-end"][seq % 2]).unwrap();
+        let tree = pages.add(entries);
+        let manifest = Manifest { trigger, ..manifest(id("large", seq as u64), tree) };
+        let (text, digest) = manifest.encode();
+        let (stored, pin) = (HashMap::new(), PinFile::default());
+        let mut took = std::time::Duration::ZERO;
+        let written = pages_written(index, || {
+            let begin = std::time::Instant::now();
+            index
+                .write("record", |tx| {
+                    let bytes = text.len() as u64;
+                    tx.insert_checkpoint(&manifest, digest, bytes, &pin, &stored, &pages)
+                })
+                .unwrap();
+            took = begin.elapsed();
+        });
+        println!("checkpoint {seq}: {took:?}, {written} pages");
+        written
+    };
+    let mut written = vec![record(0, &entries)];
+    for (seq, edits) in (1..).zip(edits) {
+        for n in 0..*edits {
+            let at = files[(n * 7_919 + seq * 104_729) % files.len()];
+            let path = String::from_utf8(entries[at].path.as_bytes().to_vec()).unwrap();
+            entries[at] = file(&path, &format!("{seq} of {path}"));
+        }
+        written.push(record(seq, &entries));
+    }
+    written
+}
+
+/// With `TURNPOINT_MEASURE=DIR` the index is left in that directory, holds 20 checkpoints of 100,000
+/// files, and what each took is printed: docs/sql.md has the figures.
+#[test]
+fn what_an_edit_writes_to_the_index_does_not_depend_on_the_size_of_the_tree() {
+    if let Some(place) = std::env::var_os("TURNPOINT_MEASURE").map(PathBuf::from) {
+        make_index(&place);
+        let edits = [&[100; 16][..], &[10, 1, 0]].concat();
+        grow(&open(&place), packages(100), &edits);
+        let begin = std::time::Instant::now();
+        let index = open(&place);
+        println!("opened: {:?}", begin.elapsed());
+        let begin = std::time::Instant::now();
+        index.write("delete", |tx| tx.delete_checkpoint(&id("large", 0))).unwrap();
+        println!("deleted one: {:?}", begin.elapsed());
+        return;
+    }
+    let fixture = Fixture::new();
+    let written = grow(&fixture.index, packages(10), &[1, 10, 1, 0]);
+    assert!(written[0] > 500, "the tree is large: {written:?}");
+    assert!(written[1] <= 60 && written[2] <= 400, "{written:?}");
+    assert!(written[3] <= 60 && written[4] <= 5, "{written:?}");
 }
