@@ -48,8 +48,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-pub(crate) use check::{CounterMismatch, IndexCounts};
-pub(crate) use checkpoints::Recorded;
 pub(crate) use transaction::{ReadTx, WriteTx};
 
 use crate::disk::{self, Dir, FileStat, ToSync};

@@ -40,7 +40,7 @@ impl<'a> Operation<'a> {
         // The lease comes first: a row without one would be taken for a dead process's.
         let lease = Lease::create(&access.leases, id)?;
         let chosen = access.index.write("register an operation", |tx| {
-            let (base, chosen) = choose(tx)?;
+            let (base, chosen) = choose(&tx)?;
             tx.insert_operation(&new_operation(id, kind, workspace, access.host, base))?;
             Ok(chosen)
         })?;

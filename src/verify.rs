@@ -411,9 +411,6 @@ impl Verifier<'_> {
                     mismatch.hash, mismatch.counter, mismatch.rows
                 ));
             }
-            for page in tx.stray_pages()? {
-                reasons.push(format!("page {page} has rows and nothing refers to it"));
-            }
             Ok(reasons)
         })?;
         let more = reasons.len().saturating_sub(20);

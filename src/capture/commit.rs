@@ -125,7 +125,7 @@ fn reserve(
     let on_disk = access.sessions.find(session)?.unwrap_or_else(|| session.clone());
     let lowest = access.sessions.next_seq(&on_disk)?;
     access.index.write("reserve a number", |tx| {
-        if !operation.is_registered(tx)? {
+        if !operation.is_registered(&tx)? {
             return Ok(None);
         }
         // Two processes that begin `Foo` and `foo` at once agree here on one way of writing it.

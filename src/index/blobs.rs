@@ -104,11 +104,6 @@ impl ReadTx<'_> {
             },
         )
     }
-
-    /// Whether an operation protects every blob: then no batch removes anything.
-    pub(crate) fn all_blobs_are_pinned(&self) -> Result<bool> {
-        self.exists("SELECT 1 FROM operations WHERE pin_all = 1", [])
-    }
 }
 
 impl WriteTx<'_> {
