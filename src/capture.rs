@@ -5,10 +5,12 @@
 //! makes content and pages durable, [`commit`] writes the manifest. Until the manifest is written
 //! nothing has happened; once it is, the checkpoint stands whatever fails later.
 
+mod audit;
 mod commit;
 mod content;
 mod hold;
 
+pub(crate) use audit::{audit_after_boot, remember};
 pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
 pub(crate) use hold::{Base, Held, hold, store_tree};
 

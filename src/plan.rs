@@ -78,6 +78,8 @@ pub enum SkipReason {
     NotSaved,
     /// The target does not show that it was not there then.
     NoEvidence,
+    /// A directory that the target does not have, in which something stays.
+    NotEmpty,
     /// It is another name of a file that the target has.
     OtherName,
     /// A directory above it could not be put in place.
@@ -97,6 +99,7 @@ impl SkipReason {
             Self::NotCaptured(reason) | Self::Rule(reason) => reason.as_str(),
             Self::NotSaved => "not-saved",
             Self::NoEvidence => "no-evidence",
+            Self::NotEmpty => "not-empty",
             Self::OtherName => "other-name",
             Self::Blocked => "blocked",
             Self::SetId => "set-id",
@@ -495,7 +498,11 @@ impl<'a> Planner<'a> {
                 inside.entry.path != *path && !self.is_deleted(&inside.entry.path)
             };
             if listed == Listed::Partial || self.below(path).any(stays) {
-                return Deletion::StaysWithParent;
+                return Deletion::Refused(match self.input.selection {
+                    // Somebody has put something into a directory that the restore made.
+                    Selection::Touched(_) => SkipReason::Conflict,
+                    _ => SkipReason::NotEmpty,
+                });
             }
         }
         Deletion::Allowed
@@ -518,7 +525,7 @@ impl<'a> Planner<'a> {
 enum Deletion {
     Allowed,
     Refused(SkipReason),
-    /// The reason is given elsewhere: at a path above, or at one inside that stays.
+    /// The reason is given at a path above.
     StaysWithParent,
 }
 

@@ -9,8 +9,9 @@ use crate::access::Access;
 use crate::access::OpenWorkspace;
 use crate::blobs::{Presence, PutOutcome, Staging};
 use crate::capture::Observation;
+use crate::capture::audit::remember;
 use crate::capture::content::{self, ReadFile};
-use crate::checkpoint::CaptureProblem;
+use crate::checkpoint::{BlobState, CaptureProblem};
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
@@ -76,27 +77,23 @@ pub(crate) fn hold(
 ) -> Result<Held> {
     let granularity_ns = file_system(&open.dir)?.stamp_granularity.as_nanos();
     let granularity_ns = i64::try_from(granularity_ns).unwrap_or(i64::MAX);
-    let damaged: HashSet<BlobHash> = access
-        .index
-        .read("list damaged blobs", |tx| tx.lost_blobs())?
-        .into_iter()
-        .map(|(hash, _)| hash)
-        .collect();
+    let lost = lost_blobs(access)?;
     let (known, trusted) = match base {
         None => (Vec::new(), false),
         Some(base) => match base.cache.as_mut() {
             Some(cache) => (std::mem::take(&mut cache.entries), true),
-            None => (untrusted(read_entries(&access.blobs, &base.tree)?), false),
+            None => (untrusted(readable_entries(access, base)?), false),
         },
     };
     let known_count = known.len();
     let unfinished = observation.walked.unfinished;
-    let decided = decide(observation.walked.observations, known, trusted, &damaged, settings);
+    let decided = decide(observation.walked.observations, known, trusted, &lost, settings);
     let reader = Reader {
         access,
         operation,
         open,
         staging,
+        lost: &lost,
         limit_bytes: settings.file_limit_bytes,
         monitor,
     };
@@ -159,6 +156,25 @@ struct Decided {
     slots: Vec<Slot>,
     to_read: Vec<usize>,
     reused: u64,
+}
+
+/// The blobs that are known to be missing or damaged; normally none.
+fn lost_blobs(access: &Access) -> Result<HashSet<BlobHash>> {
+    let lost = access.index.read("list lost blobs", |tx| tx.lost_blobs())?;
+    Ok(lost.into_iter().map(|(hash, _)| hash).collect())
+}
+
+/// The base's entries from its pages. Where a page is lost nothing is known, and everything is read
+/// anew: a damaged checkpoint must not stop the next one.
+fn readable_entries(access: &Access, base: &Base) -> Result<Vec<Entry>> {
+    match read_entries(&access.blobs, &base.tree) {
+        Err(
+            error @ (Error::BlobMissing { .. }
+            | Error::BlobDamaged { .. }
+            | Error::PageInvalid { .. }),
+        ) => remember(access, &error).map(|()| Vec::new()),
+        other => other,
+    }
 }
 
 fn untrusted(entries: Vec<Entry>) -> Vec<CachedEntry> {
@@ -295,6 +311,7 @@ struct Reader<'a> {
     operation: Option<&'a Operation<'a>>,
     open: &'a OpenWorkspace,
     staging: Option<&'a Staging<'a>>,
+    lost: &'a HashSet<BlobHash>,
     limit_bytes: u64,
     monitor: &'a dyn Monitor,
 }
@@ -357,7 +374,7 @@ impl Reader<'_> {
             ReadFile::Content { bytes, hash, stat, unstable } => {
                 let size = bytes.len() as u64;
                 if let Some(staging) = self.staging {
-                    put_if_absent(self.access, staging, hash, &bytes)?;
+                    put_if_absent(self.access, staging, self.lost, hash, &bytes)?;
                 }
                 let result = ReadResult::Hashed { hash, size, unstable };
                 ReadOutcome { result, stat: Some(stat), bytes_read: size }
@@ -420,9 +437,14 @@ impl Reader<'_> {
 fn put_if_absent(
     access: &Access,
     staging: &Staging<'_>,
+    lost: &HashSet<BlobHash>,
     hash: BlobHash,
     bytes: &[u8],
 ) -> Result<()> {
+    if lost.contains(&hash) {
+        // A look cannot tell flipped bits: publishing compares the content and replaces it.
+        return staging.put(hash, bytes);
+    }
     match access.blobs.look(hash, bytes.len() as u64, None)? {
         Presence::Present { .. } => {
             // Another process may have published it a moment ago, its name not durable yet.
@@ -474,9 +496,17 @@ pub(crate) fn store_tree(
     staging: Staging<'_>,
     extra: Option<&[Entry]>,
 ) -> Result<StoredTrees> {
+    let lost = lost_blobs(access)?;
+    let known = match base {
+        // Nothing new is to be named, and nothing is known to be lost: no need to ask.
+        Some(_) if held.same_as_base && extra.is_none() && lost.is_empty() => HashSet::new(),
+        Some(base) => access.index.read("list pages", |tx| tx.pages_of(base.tree.root))?,
+        None => HashSet::new(),
+    };
     let mut pages = HashMap::new();
     let tree = match base {
-        Some(base) if held.same_as_base => base.tree,
+        // A page that was lost is written again; the entries are at hand.
+        Some(base) if held.same_as_base && known.is_disjoint(&lost) => base.tree,
         _ => {
             let entries: Vec<Entry> =
                 held.entries.iter().map(|cached| cached.entry.clone()).collect();
@@ -494,18 +524,22 @@ pub(crate) fn store_tree(
         }
         built.tree
     });
-    // What the base has is protected with it.
-    if let (Some(base), false) = (base, pages.is_empty()) {
-        let known = access.index.read("list pages", |tx| tx.pages_of(base.tree.root))?;
-        pages.retain(|hash, _| !known.contains(hash));
-    }
+    // What the base has is protected with it, but for what it has lost.
+    pages.retain(|hash, _| !known.contains(hash) || lost.contains(hash));
     let hashes: Vec<BlobHash> = pages.keys().copied().collect();
     operation.pin(&hashes)?;
     for (hash, text) in &pages {
-        put_if_absent(access, &staging, *hash, text)?;
+        put_if_absent(access, &staging, &lost, *hash, text)?;
     }
     let published = staging.publish()?;
     held.counts.bytes_stored = published.stored_bytes;
+    let healed: Vec<BlobHash> =
+        published.sizes.iter().map(|(hash, _)| *hash).filter(|hash| lost.contains(hash)).collect();
+    if !healed.is_empty() {
+        access.index.write("note healed blobs", |tx| {
+            healed.iter().try_for_each(|hash| tx.set_blob_state(*hash, BlobState::Ok))
+        })?;
+    }
     Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })
 }
 

@@ -202,6 +202,10 @@ fn copy_extended_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
         Err(error) => return Err(error),
     };
     for name in names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        // Like set-user-id: it would give other content the rights of this file.
+        if name == b"security.capability" {
+            continue;
+        }
         let mut value = vec![0u8; 64 * 1024];
         let length = rustix::fs::fgetxattr(from, name, &mut value)?;
         rustix::fs::fsetxattr(to, name, &value[..length], rustix::fs::XattrFlags::empty())?;

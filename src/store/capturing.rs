@@ -67,6 +67,9 @@ impl Store {
         let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
         let Foundation { mut base, parent } = foundation;
 
+        if let Some(base) = &base {
+            capture::audit_after_boot(&access, open.workspace.id, base)?;
+        }
         let (observation, git) = observe_with_git(&access, &open, &options.scope, monitor)?;
         let scope = capture::scope_of(&observation.walked, &options.scope);
         let staging = access.blobs.stage(operation.id())?;

@@ -232,7 +232,10 @@ impl Store {
             let Some(root) = workspace.roots.first() else { continue };
             let is_related = root.starts_with(&path) || path.starts_with(root);
             let identity = (workspace.identity.device, workspace.identity.inode);
-            if is_related && identity != (own.dev, own.ino) {
+            // One lock file is taken once: two workspaces can remember the same inode, given again.
+            let is_locked =
+                identity == (own.dev, own.ino) || related.values().any(|known| *known == identity);
+            if is_related && !is_locked {
                 related.insert(root.clone(), identity);
             }
         }
@@ -374,7 +377,10 @@ fn carry_out(
         operation.end()?;
         return Ok(nothing_to_do(open, plan, held));
     }
-    restore::check_content(&access.blobs, &plan, monitor)?;
+    if let Err(error) = restore::check_content(&access.blobs, &plan, monitor) {
+        remember_lost(access, &error)?;
+        return Err(error);
+    }
     let after = plan.after();
     let trees =
         capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
@@ -424,6 +430,16 @@ fn carry_out(
         remarks,
         problems: held.problems,
     })
+}
+
+/// Remembers what a restore found lost, so that the next capture that has the bytes heals it.
+fn remember_lost(access: &Access, error: &Error) -> Result<()> {
+    let Error::ContentLost { lost } = error else { return Ok(()) };
+    for content in lost {
+        let damaged = Error::BlobDamaged { hash: content.hash, reason: content.reason.clone() };
+        capture::remember(access, &damaged)?;
+    }
+    Ok(())
 }
 
 fn nothing_to_do(open: &OpenWorkspace, plan: Plan, held: Held) -> RestoreOutcome {

@@ -70,14 +70,13 @@ impl Store {
         // What cannot be read is not pinned over: its label and note would be lost.
         access.sessions.require(&id)?;
         let mut pin = access.sessions.read_pin(&id)?;
-        let before = pin.clone();
         change(&mut pin);
         // The file first: it is the truth. If the row says then that the checkpoint is being pruned,
         // the file goes again, and the answer is that it is gone.
         access.sessions.write_pin(&id, &pin, &access.tmp)?;
         let noted = access.index.write("note a pin", |tx| tx.set_pin(&id, &pin));
         if let Err(error @ (Error::Pruned { .. } | Error::CheckpointNotFound { .. })) = noted {
-            access.sessions.write_pin(&id, &before, &access.tmp)?;
+            access.sessions.write_pin(&id, &PinFile::default(), &access.tmp)?;
             return Err(error);
         }
         noted
