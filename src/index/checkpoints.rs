@@ -135,8 +135,8 @@ impl WriteTx<'_> {
     /// `source` gives. Nothing is recorded then.
     ///
     /// # Cost
-    /// With the base's root a few rows. Otherwise every entry of the pages that differ: about 10 us
-    /// each.
+    /// With the base's root a few rows, on four pages of the file. Otherwise every entry of the pages
+    /// that differ, about 10 us each, and for each edit some 20 to 70 pages of the file.
     pub(crate) fn insert_checkpoint(
         &self,
         manifest: &Manifest,
