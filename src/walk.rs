@@ -236,7 +236,7 @@ fn finish(
     monitor: &dyn Monitor,
 ) -> Result<Walked> {
     let is_cancelled = || monitor.is_cancelled();
-    let (batches, unfinished, nested_repositories) = {
+    let (batches, mut unfinished, mut nested_repositories) = {
         let mut found = locked(&tree.found);
         (
             std::mem::take(&mut found.batches),
@@ -244,6 +244,8 @@ fn finish(
             std::mem::take(&mut found.nested),
         )
     };
+    unfinished.sort();
+    nested_repositories.sort();
     let mut observations = Vec::with_capacity(batches.iter().map(Vec::len).sum());
     observations.extend(batches.into_iter().flatten());
     graft::sort(&mut observations);

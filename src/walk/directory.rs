@@ -27,7 +27,7 @@ use crate::walk::tracked::Job;
 use crate::walk::{InodeId, Observed, What, locked};
 
 /// How often a name that changes its kind while it is looked at is looked at again.
-const LOOKS_MAX: u32 = 3;
+const LOOKS_MAX: u32 = 16;
 
 /// Which of the reasons to leave a name out count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,23 +137,44 @@ impl Tree {
         above: &Rules,
         policy: Policy,
     ) -> Visit {
-        let opened = self.root.try_open_dir(path).and_then(|dir| match dir {
-            Some(dir) => dir.stat_self().map(|stat| Some((dir, stat))),
-            None => Ok(None),
-        });
-        let (dir, stat) = match opened {
+        let (dir, stat) = match self.open(path) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Visit::Gone,
-            Err(error) => return Visit::Failed(reason_of(&error)),
+            Err(reason) => return Visit::Failed(reason),
         };
         if !stat.is_same_inode(expected) {
             return Visit::Gone;
         }
-        let is_unchanged = (stat.mtime_ns, stat.ctime_ns) == (expected.mtime_ns, expected.ctime_ns);
+        let stamps = |stat: &FileStat| (stat.mtime_ns, stat.ctime_ns);
+        let is_same = stamps(&stat) == stamps(expected);
+        let listing = if is_same { listing } else { Listing { is_whole: false, ..listing } };
+        self.visit_opened(&dir, stat, path, listing, above, policy)
+    }
+
+    /// The directory at `path` and what it is; `None` where there is no directory.
+    fn open(&self, path: &RelPath) -> Result<Option<(Dir, FileStat)>, OmitReason> {
+        let Some(dir) = self.root.try_open_dir(path).map_err(|error| reason_of(&error))? else {
+            return Ok(None);
+        };
+        let stat = dir.stat_self().map_err(|error| reason_of(&error))?;
+        Ok(Some((dir, stat)))
+    }
+
+    /// As [`Tree::visit`], for a directory that is open; what `stat` says of it was seen before it was
+    /// listed.
+    fn visit_opened(
+        &self,
+        dir: &Dir,
+        stat: FileStat,
+        path: &RelPath,
+        listing: Listing<'_>,
+        above: &Rules,
+        policy: Policy,
+    ) -> Visit {
         let own_names;
         let mut names: Vec<&[u8]>;
         let mut is_whole = true;
-        if listing.is_whole && is_unchanged {
+        if listing.is_whole {
             names = listing.names.to_vec();
         } else {
             match dir.names() {
@@ -169,12 +190,12 @@ impl Tree {
             }
         }
         names.sort_unstable();
-        if names.binary_search(&&b"format.json"[..]).is_ok() && is_store(&dir) {
+        if names.binary_search(&&b"format.json"[..]).is_ok() && is_store(dir) {
             self.push(vec![omitted(path.clone(), stat, OmitReason::Store)]);
             return Visit::Closed;
         }
-        let rules = self.rules_in(&dir, path, &names, above);
-        let mut visitor = Visitor { tree: self, dir: &dir, path, rules: &rules, policy };
+        let rules = self.rules_in(dir, path, &names, above);
+        let mut visitor = Visitor { tree: self, dir, path, rules: &rules, policy };
         let children = visitor.visit(&names, stat, is_whole);
         Visit::Entered { rules, children }
     }
@@ -376,21 +397,23 @@ impl Tree {
             if self.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            let children = self.settle(&path, policy);
             // What git tracks is one path; what lies below it is in scope or not by itself.
-            let policy = if policy == Policy::Tracked { Policy::Scope } else { policy };
+            let below = if policy == Policy::Tracked { Policy::Scope } else { policy };
+            let children = self.settle(&path, policy, below);
             open.extend(
-                children.iter().filter_map(|(name, _)| Some((path.join(name).ok()?, policy))),
+                children.iter().filter_map(|(name, _)| Some((path.join(name).ok()?, below))),
             );
         }
         Ok(())
     }
 
-    /// Accounts for one path; the directories in it that are to be entered are returned.
-    fn settle(&self, path: &RelPath, policy: Policy) -> Vec<Child> {
-        let mut reason = OmitReason::IoError;
+    /// Accounts for one path by `policy`, and for the names in it by `below`; the directories among
+    /// those that are to be entered are returned.
+    fn settle(&self, path: &RelPath, policy: Policy, below: Policy) -> Vec<Child> {
+        let parent = path.parent();
+        let above = parent.as_ref().map_or_else(|| self.root_rules.clone(), |p| self.rules_of(p));
         for _ in 0..LOOKS_MAX {
-            let stat = match self.look_at(path, policy) {
+            let seen = match self.look_at(path, policy) {
                 Seen::Gone => return Vec::new(),
                 Seen::Leaf(observed) => {
                     self.push(vec![observed]);
@@ -398,22 +421,35 @@ impl Tree {
                 }
                 Seen::Directory(stat) => stat,
             };
-            let above =
-                path.parent().map_or_else(|| self.root_rules.clone(), |p| self.rules_of(&p));
-            match self.visit(path, &stat, Listing::UNKNOWN, &above, policy) {
+            let (dir, stat) = match self.open(path) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(reason) => {
+                    self.push(vec![omitted(path.clone(), seen, reason)]);
+                    return Vec::new();
+                }
+            };
+            // Another directory than the one looked at may be a mount or a store.
+            if !stat.is_same_inode(&seen) && self.reason_to_stay_out(&stat) {
+                continue;
+            }
+            match self.visit_opened(&dir, stat, path, Listing::UNKNOWN, &above, below) {
                 Visit::Entered { children, .. } => return children,
-                Visit::Closed => return Vec::new(),
-                Visit::Gone => {}
-                Visit::Failed(failure) => {
-                    reason = failure;
-                    break;
+                Visit::Closed | Visit::Gone => return Vec::new(),
+                Visit::Failed(reason) => {
+                    self.push(vec![omitted(path.clone(), stat, reason)]);
+                    return Vec::new();
                 }
             }
         }
-        let stat = self.look_at(path, policy);
-        let stat = if let Seen::Directory(stat) = stat { stat } else { unknown_stat() };
-        self.push(vec![omitted(path.clone(), stat, reason)]);
+        self.push(vec![omitted(path.clone(), unknown_stat(), OmitReason::IoError)]);
         Vec::new()
+    }
+
+    fn reason_to_stay_out(&self, stat: &FileStat) -> bool {
+        let id = InodeId { dev: stat.dev, ino: stat.ino };
+        let is_elsewhere = stat.dev != self.root_stat.dev && !self.settings.cross_mounts;
+        is_elsewhere || self.stores.contains(&id)
     }
 
     /// As [`Tree::look`], by path.

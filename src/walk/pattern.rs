@@ -4,10 +4,15 @@
 //! escapes and classes inside brackets, lines that cannot match) the line is put in other words. A
 //! line that the crate has no words for is left out, which ignores less, never more.
 
-/// One line of an ignore file in the crate's terms: anchored, with every byte that is only itself
-/// escaped where it could be taken for more. `None` where the line is empty, a comment, cannot match
-/// anything, or cannot be said: it is not UTF-8, or has bytes beyond ASCII in brackets.
-pub(super) fn translate(line: &[u8]) -> Option<String> {
+/// One line of an ignore file in the crate's terms: anchored lines, with every byte that is only itself
+/// escaped where it could be taken for more. More than one where the crate has no single one that says
+/// the same; none where the line is empty, a comment, cannot match anything, or cannot be said: it is
+/// not UTF-8, or has bytes beyond ASCII in brackets.
+pub(super) fn translate(line: &[u8]) -> Vec<String> {
+    lines(line).unwrap_or_default()
+}
+
+fn lines(line: &[u8]) -> Option<Vec<String>> {
     let line = std::str::from_utf8(line).ok()?;
     if line.starts_with('#') {
         return None;
@@ -16,15 +21,41 @@ pub(super) fn translate(line: &[u8]) -> Option<String> {
     let (negation, line) = line.strip_prefix('!').map_or(("", line), |line| ("!", line));
     let (only_dir, line) = line.strip_suffix('/').map_or(("", line), |line| ("/", line));
     // With a slash anywhere but at its end the pattern is for the whole path, else for the name.
-    let (start, line) = match line.contains('/') {
-        true => ("/", line.strip_prefix('/').unwrap_or(line)),
-        false => ("/**/", line),
-    };
+    let is_path = line.contains('/');
+    let line = if is_path { line.strip_prefix('/').unwrap_or(line) } else { line };
     if line.is_empty() || line.starts_with('/') || line.ends_with('/') {
         return None;
     }
-    let body = body(line.as_bytes())?;
-    Some(format!("{negation}{start}{body}{only_dir}"))
+    let bodies = if is_path {
+        let literal_bytes = line.bytes().take_while(|byte| !b"*?[\\".contains(byte)).count();
+        let (literal, rest) = line.split_at_checked(literal_bytes)?;
+        after_literal(literal, rest.as_bytes())?
+    } else {
+        vec![format!("**/{}", body(line.as_bytes())?)]
+    };
+    Some(bodies.into_iter().map(|body| format!("{negation}/{body}{only_dir}")).collect())
+}
+
+/// The bodies for a path pattern that begins with the text `start`. git compares that text by itself
+/// and then takes the rest for a pattern of its own: two stars there are at a beginning, and stand
+/// for directories, although no slash is before them. So `a**/b` matches `ab`, `ax/b` and `a/x/b`.
+fn after_literal(start: &str, rest: &[u8]) -> Option<Vec<String>> {
+    let literal = body(start.as_bytes())?;
+    let count = rest.iter().take_while(|&&byte| byte == b'*').count();
+    let behind = &rest[count..];
+    let below = behind.strip_prefix(b"\\").unwrap_or(behind).strip_prefix(b"/");
+    if start.is_empty() || start.ends_with('/') || count < 2 {
+        return Some(vec![format!("{literal}{}", body(rest)?)]);
+    }
+    match below {
+        Some(below) => {
+            let mut bodies = after_literal(start, below)?;
+            bodies.push(format!("{literal}*/**/{}", body(below)?));
+            Some(bodies)
+        }
+        None if behind.is_empty() => Some(vec![format!("{literal}*"), format!("{literal}*/**")]),
+        None => Some(vec![format!("{literal}{}", body(rest)?)]),
+    }
 }
 
 /// Without the spaces at the end, unless a backslash keeps them.
@@ -234,38 +265,40 @@ mod tests {
             "[]",
             "[!]",
         ] {
-            assert_eq!(translate(line.as_bytes()), None, "{line:?}");
+            assert_eq!(translate(line.as_bytes()), [""; 0], "{line:?}");
         }
-        assert_eq!(translate(b"\xff"), None);
-        assert_eq!(translate("[\u{e9}]".as_bytes()), None);
+        assert_eq!(translate(b"\xff"), [""; 0]);
+        assert_eq!(translate("[\u{e9}]".as_bytes()), [""; 0]);
     }
 
     #[test]
     fn what_is_only_itself_is_escaped_and_what_git_reads_otherwise_is_rewritten() {
         for (line, expected) in [
-            ("a", "/**/a"),
-            ("a/", "/**/a/"),
-            ("!a", "!/**/a"),
-            ("\\!a", "/**/!a"),
-            ("\\#a", "/**/#a"),
-            ("/a", "/a"),
-            ("a/b", "/a/b"),
-            ("a  ", "/**/a"),
-            ("a\\  ", "/**/a\\ "),
-            ("a**b", "/**/a*b"),
-            ("**", "/**/**"),
-            ("**/a", "/**/a"),
-            ("a/***/b", "/a/**/b"),
-            ("a/**", "/a/**"),
-            ("{a,b}", "/**/\\{a\\,b\\}"),
-            ("[a-d]", "/**/[/a-d]"),
-            ("[!\\]]", "/**/[!]]"),
-            ("[^^]", "/**/[!/^]"),
-            ("[a\\-c]", "/**/[/ac-]"),
-            ("[[:digit:]x]", "/**/[/0-9x]"),
-            ("[[:x]", "/**/[/:[x]"),
+            ("a", &["/**/a"][..]),
+            ("a/", &["/**/a/"]),
+            ("!a", &["!/**/a"]),
+            ("\\!a", &["/**/!a"]),
+            ("\\#a", &["/**/#a"]),
+            ("/a", &["/a"]),
+            ("a/b", &["/a/b"]),
+            ("a  ", &["/**/a"]),
+            ("a\\  ", &["/**/a\\ "]),
+            ("a**b", &["/**/a*b"]),
+            ("**/a", &["/**/a"]),
+            ("a/***/b", &["/a/**/b"]),
+            ("a/**", &["/a/**"]),
+            ("{a,b}", &["/**/\\{a\\,b\\}"]),
+            ("[a-d]", &["/**/[/a-d]"]),
+            ("[!\\]]", &["/**/[!]]"]),
+            ("[^^]", &["/**/[!/^]"]),
+            ("[a\\-c]", &["/**/[/ac-]"]),
+            ("[[:digit:]x]", &["/**/[/0-9x]"]),
+            ("[[:x]", &["/**/[/:[x]"]),
+            ("a**/b", &["/ab", "/a*/**/b"]),
+            ("!/a**", &["!/a*", "!/a*/**"]),
+            ("?a**/b", &["/?a*/b"]),
         ] {
-            assert_eq!(translate(line.as_bytes()).as_deref(), Some(expected), "{line:?}");
+            assert_eq!(translate(line.as_bytes()), expected, "{line:?}");
         }
     }
 }

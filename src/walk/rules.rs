@@ -230,7 +230,7 @@ fn compile(bytes: &[u8]) -> std::result::Result<Gitignore, ignore::Error> {
     let mut builder = GitignoreBuilder::new("");
     for line in bytes.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if let Some(line) = translate(line) {
+        for line in translate(line) {
             builder.add_line(None, &line)?;
         }
     }

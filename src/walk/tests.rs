@@ -1,6 +1,10 @@
 //! The oracle is git where git decides, and the file system elsewhere.
 
+mod names;
+mod races;
+mod rules;
 mod scope;
+mod tracked;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
