@@ -126,6 +126,21 @@ fn tree(numbers: &mut Numbers, directory: &Path, depth: usize) {
     }
 }
 
+/// Removes all but the repository.
+fn clear(top: &Path) {
+    for entry in fs::read_dir(top).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        } else {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
 /// Every path below `directory` but what is in `.git`.
 fn all_paths(directory: &Path, below: &str, paths: &mut Vec<String>) {
     for entry in fs::read_dir(directory).unwrap() {
@@ -217,13 +232,13 @@ fn compare(case: &Case, workspace: &str) -> (usize, usize) {
 fn rules_mean_what_they_mean_to_git() {
     let mut numbers = Numbers(0x7075_726e_706f_696e);
     let (mut decisions, mut ignored) = (0, 0);
-    for round in 0..160 {
-        let case = case_by_rules();
+    let case = case_by_rules();
+    for round in 0..110 {
+        clear(&case.path);
         tree(&mut numbers, &case.path, 0);
         case.write(".gitignore", rules_file(&mut numbers));
-        if round % 3 == 0 {
-            case.write(".git/info/exclude", rules_file(&mut numbers));
-        }
+        let exclude = if round % 3 == 0 { rules_file(&mut numbers) } else { String::new() };
+        case.write(".git/info/exclude", exclude);
         let (paths, left_out) = compare(&case, "");
         decisions += paths;
         ignored += left_out;
@@ -239,8 +254,9 @@ fn rules_mean_what_they_mean_to_git() {
 fn rules_of_the_directories_above_a_workspace_count_as_they_do_to_git() {
     let mut numbers = Numbers(0x6469_7265_6374_6f72);
     let mut decisions = 0;
-    for _ in 0..40 {
-        let case = case_by_rules();
+    let case = case_by_rules();
+    for _ in 0..30 {
+        clear(&case.path);
         case.write_all(&["up/down/here/a"]);
         tree(&mut numbers, &case.path.join("up/down/here"), 1);
         case.write(".gitignore", rules_file(&mut numbers));
