@@ -391,6 +391,46 @@ impl Error {
         }
     }
 
+    /// The variant as a word for scripts: the name in kebab-case, which never changes.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "io",
+            Self::Index { .. } => "index",
+            Self::IndexDamaged { .. } => "index-damaged",
+            Self::InvalidSession { .. } => "invalid-session",
+            Self::InvalidLabel { .. } => "invalid-label",
+            Self::InvalidPath { .. } => "invalid-path",
+            Self::SessionNotFound { .. } => "session-not-found",
+            Self::NoCheckpoint { .. } => "no-checkpoint",
+            Self::CheckpointNotFound { .. } => "checkpoint-not-found",
+            Self::Pruned { .. } => "pruned",
+            Self::PathNotFound { .. } => "path-not-found",
+            Self::CheckpointUnreadable { .. } => "checkpoint-unreadable",
+            Self::OtherWorkspace { .. } => "other-workspace",
+            Self::WorkspaceMissing { .. } => "workspace-missing",
+            Self::WorkspaceNotDirectory { .. } => "workspace-not-directory",
+            Self::WorkspaceTooWide { .. } => "workspace-too-wide",
+            Self::WorkspaceAmbiguous { .. } => "workspace-ambiguous",
+            Self::WorkspaceNotFound { .. } => "workspace-not-found",
+            Self::StoreTooNew { .. } => "store-too-new",
+            Self::StoreForeign { .. } => "store-foreign",
+            Self::Busy { .. } => "busy",
+            Self::Cancelled => "cancelled",
+            Self::BlobMissing { .. } => "blob-missing",
+            Self::BlobDamaged { .. } => "blob-damaged",
+            Self::PageInvalid { .. } => "page-invalid",
+            Self::ContentLost { .. } => "content-lost",
+            Self::NoSpace { .. } => "no-space",
+            Self::RestoreOpen { .. } => "restore-open",
+            Self::NoOpenRestore { .. } => "no-open-restore",
+            Self::PlanChanged { .. } => "plan-changed",
+            Self::NothingToUndo { .. } => "nothing-to-undo",
+            Self::IntoNotEmpty { .. } => "into-not-empty",
+            Self::DeletionBlocked { .. } => "deletion-blocked",
+            Self::Incomplete { .. } => "incomplete",
+        }
+    }
+
     /// What to do next, as one sentence without a final period; `None` where the error says it all.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
