@@ -39,7 +39,7 @@ pub use monitor::{Monitor, Notice, Phase};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, InvalidSpec, ListItem, ListQuery, Listing, SessionSummary,
-    ShownCheckpoint, Spec, Store, Which,
+    CheckpointSummary, EndedRestore, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore,
+    SessionSummary, ShownCheckpoint, Spec, Store, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

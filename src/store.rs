@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use history::{
-    CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, SessionSummary, ShownCheckpoint,
-    Spec, Which,
+    CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,
+    ShownCheckpoint, Spec, Which,
 };
 pub use restoring::EndedRestore;
 

@@ -11,9 +11,11 @@ use std::str::FromStr;
 
 use crate::checkpoint::PinFile;
 use crate::clock::Timestamp;
+use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::journal::{Journal, JournalPhase};
 use crate::manifest::{Counts, Entry, EntryKind, Manifest, read_entries};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -135,6 +137,22 @@ pub struct ShownCheckpoint {
     pub pin: PinFile,
     /// The file of the manifest.
     pub file: PathBuf,
+}
+
+/// A restore of a workspace that has begun and not ended: its process died, or runs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OpenRestore {
+    /// The checkpoint to be restored.
+    pub target: CheckpointId,
+    /// The checkpoint that holds what was there before.
+    pub safety: CheckpointId,
+    /// How many changes it is to make.
+    pub changes: u64,
+    /// Whether it may have made some of them.
+    pub has_begun: bool,
+    /// Whether a process is still at work on the workspace.
+    pub is_running: bool,
 }
 
 /// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`.
@@ -473,6 +491,29 @@ impl Store {
                 found.map(|summary| summary.id.clone()).ok_or_else(no_checkpoint)
             }
         }
+    }
+
+    /// The restore of the workspace at `path` that has not ended, if there is one. Waits for nothing
+    /// and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where its journal cannot be understood.
+    pub fn open_restore(&self, path: &Path, monitor: &dyn Monitor) -> Result<Option<OpenRestore>> {
+        let Some(reading) = self.read(monitor)? else { return Ok(None) };
+        let Some(workspace) = reading.workspace_at(path)? else { return Ok(None) };
+        let Some(journal) = Journal::read(&reading.layout, workspace)? else { return Ok(None) };
+        let (dir, _) = open_root(path)?;
+        let stat = dir.stat_self()?;
+        let lock = reading.layout.workspace_lock(stat.dev, stat.ino);
+        // Where the lock cannot be asked for, the store is read-only: nobody is at work.
+        let is_running = matches!(disk::try_lock(&lock, LockKind::Shared), Ok(None));
+        Ok(Some(OpenRestore {
+            target: journal.target.id,
+            safety: journal.safety.id,
+            changes: journal.actions.len() as u64,
+            has_begun: journal.phase == JournalPhase::Applying,
+            is_running,
+        }))
     }
 
     fn reading(&self, session: &SessionName, monitor: &dyn Monitor) -> Result<Reading> {
