@@ -105,6 +105,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("signal_hook", &["cli", "main"], "signals belong to the process"),
     ("tempfile", &["blobs", "disk", "walk"], "temporary names are the edges'"),
+    ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
     ("uuid", &["disk", "id"], "one place mints ids; the machine's boot id is one too"),
     ("xxhash_rust", &["hash"], "one place decides where a fast hash will do"),

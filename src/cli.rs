@@ -1,0 +1,96 @@
+//! The command line: arguments in, text or JSON out.
+//!
+//! What was typed ([`arguments`]) becomes a few settings ([`settings`]); one function for each
+//! command, in a file of its own, calls the public interface of the library and prints the answer.
+//! Data goes to standard output, everything else to standard error. Exit codes are in [`exit`].
+
+mod arguments;
+mod ask;
+mod capture;
+mod cat;
+mod context;
+mod doctor;
+mod exit;
+mod failure;
+mod format;
+mod gc;
+mod interrupt;
+mod json;
+mod label;
+mod list;
+mod ls;
+mod pin;
+mod plan;
+mod printer;
+mod prune;
+mod restore;
+mod settings;
+mod show;
+mod table;
+mod target;
+mod undo;
+mod verify;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, CheckpointsCommand, Command};
+use context::Context;
+use exit::Exit;
+use failure::Outcome;
+use settings::Settings;
+
+/// Runs the program to its end.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::usage(&error).into(),
+    };
+    let style = printer::Style::of(&arguments.global);
+    let mut context = match Settings::resolve(&arguments.global)
+        .and_then(|settings| Context::new(settings, style))
+    {
+        Ok(context) => context,
+        Err(failure) => return failure::report(&failure, style, &[]).into(),
+    };
+    let outcome = run(arguments.command, &mut context).and_then(|exit| {
+        context.printer.flush()?;
+        Ok(exit)
+    });
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            // What was printed before the failure belongs before it. If it cannot be written, the
+            // failure is still the thing to tell.
+            context.printer.flush().ok();
+            failure::report(&failure, style, &context.notices).into()
+        }
+    }
+}
+
+fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
+    match command {
+        Command::Capture(arguments) => capture::run(&arguments, context),
+        Command::List(arguments)
+        | Command::Checkpoints { command: CheckpointsCommand::List(arguments) } => {
+            list::run(&arguments, context)
+        }
+        Command::Show(arguments) => show::run(&arguments, context),
+        Command::Ls(arguments) => ls::run(&arguments, context),
+        Command::Cat(arguments) => cat::run(&arguments, context),
+        Command::Restore(arguments)
+        | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
+            restore::run(&arguments, context)
+        }
+        Command::Undo(arguments) => undo::run(&arguments, context),
+        Command::Pin(arguments) => pin::pin(&arguments, context),
+        Command::Unpin(arguments) => pin::unpin(&arguments, context),
+        Command::Label(arguments) => label::run(&arguments, context),
+        Command::Prune(arguments) => prune::run(&arguments, context),
+        Command::Gc(arguments) => gc::run(&arguments, context),
+        Command::Verify(arguments) => verify::run(&arguments, context),
+        Command::Doctor(arguments) => doctor::run(&arguments, context),
+    }
+}

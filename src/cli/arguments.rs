@@ -1,0 +1,404 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use turnpoint::id::WorkspaceId;
+use turnpoint::manifest::Trigger;
+
+/// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
+///
+/// A checkpoint is the state of a workspace (a directory tree) at one moment. It is named by its
+/// session and its number there: `SESSION SEQ` or `SESSION:SEQ`. Without a session the newest one of
+/// this workspace is meant; `latest` is the newest checkpoint, `latest~2` the second before it.
+///
+/// The workspace is the directory given with -C; else the nearest known workspace at or above the
+/// current directory; else the top of its git repository; else the current directory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "turnpoint",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+                  turnpoint capture --label 'before the refactor'\n  \
+                  turnpoint list\n  \
+                  turnpoint restore --dry-run latest\n  \
+                  turnpoint restore latest\n  \
+                  turnpoint undo"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalArguments,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArguments {
+    /// Work in this directory: it is the workspace, and relative paths start there
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Which workspace the directory is, where its path and the directory itself disagree
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) workspace: Option<WorkspaceId>,
+    /// Answer with one JSON document; never ask
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Only what was asked for, warnings and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Long lists in full
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// When to use colors
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto)]
+    pub(crate) color: ColorWhen,
+}
+
+/// When to use colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal, unless `NO_COLOR` is set
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Capture(CaptureArguments),
+    List(ListArguments),
+    Show(ShowArguments),
+    Ls(LsArguments),
+    Cat(CatArguments),
+    Restore(RestoreArguments),
+    Undo(UndoArguments),
+    Pin(PinArguments),
+    Unpin(UnpinArguments),
+    Label(LabelArguments),
+    Prune(PruneArguments),
+    Gc(GcArguments),
+    Verify(VerifyArguments),
+    Doctor(DoctorArguments),
+    /// The names of another tool for `list` and `restore`
+    Checkpoints {
+        #[command(subcommand)]
+        command: CheckpointsCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointsCommand {
+    List(ListArguments),
+    Restore(RestoreArguments),
+}
+
+/// Capture the workspace as a new checkpoint
+///
+/// Reads only what has changed since the last one. What a checkpoint does not hold (secrets by name,
+/// ignored files, build folders, files above 8 MiB) it names with the reason. Ends with 4 if
+/// something could not be read whole.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint capture\n  \
+                        turnpoint capture --session fix-login --label 'before the refactor'\n  \
+                        turnpoint capture --trigger turn-end --if-changed --json")]
+pub(crate) struct CaptureArguments {
+    /// The session to add to [default: that of the workspace]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// A name for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// What made it: a short word such as turn-start or turn-end
+    #[arg(long, value_name = "WORD", default_value = "manual", value_parser = trigger)]
+    pub(crate) trigger: Trigger,
+    /// Make none if nothing differs from the newest checkpoint of the workspace
+    #[arg(long)]
+    pub(crate) if_changed: bool,
+    /// Store nothing if something could not be read whole
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Capture `/`, the home directory, or what contains it
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+fn trigger(text: &str) -> Result<Trigger, String> {
+    match Trigger::new(text) {
+        Some(trigger) if trigger.is_safety() => {
+            Err("it is kept for what a restore saves first".to_owned())
+        }
+        Some(trigger) => Ok(trigger),
+        None => Err("1 to 32 lower-case letters, digits and dashes are expected".to_owned()),
+    }
+}
+
+/// List checkpoints, the newest last
+///
+/// Without options: those of this workspace, by session.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint list\n  \
+                        turnpoint list --sessions\n  \
+                        turnpoint list --session fix-login --json")]
+pub(crate) struct ListArguments {
+    /// All checkpoints of this session, of whatever workspace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// The sessions of the whole store instead
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) sessions: bool,
+}
+
+/// The checkpoint that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArguments {
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) words: Vec<OsString>,
+    /// The session, where CHECKPOINT names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+}
+
+/// A checkpoint and paths in it.
+#[derive(Debug, Args)]
+pub(crate) struct PathsArguments {
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
+    #[arg(value_name = "CHECKPOINT [PATH]")]
+    pub(crate) words: Vec<OsString>,
+    /// Paths that look like a number or an option
+    #[arg(last = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+}
+
+/// Show what is known about a checkpoint
+///
+/// Without CHECKPOINT: the newest of this workspace.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint show\n  \
+                        turnpoint show fix-login 3")]
+pub(crate) struct ShowArguments {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArguments,
+}
+
+/// List what a checkpoint holds in a directory
+///
+/// Without CHECKPOINT: the newest of this workspace. Paths are relative to the current directory.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint ls latest src\n  \
+                        turnpoint ls fix-login:3 --recursive\n  \
+                        turnpoint ls latest --omitted")]
+pub(crate) struct LsArguments {
+    #[command(flatten)]
+    pub(crate) target: PathsArguments,
+    /// The session, where CHECKPOINT names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Everything below, not only the names in the directory
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Only what is not held, everywhere below, with the reasons
+    #[arg(long)]
+    pub(crate) omitted: bool,
+}
+
+/// Write a file's content as a checkpoint holds it
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint cat latest src/main.rs\n  \
+                        turnpoint cat fix-login:3 notes.txt > notes.old")]
+pub(crate) struct CatArguments {
+    #[command(flatten)]
+    pub(crate) target: PathsArguments,
+    /// The session, where CHECKPOINT names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+}
+
+/// Put the workspace, or some paths of it, back to a checkpoint
+///
+/// First the present state is saved as a safety checkpoint, so that `turnpoint undo` can take the
+/// restore back; then everything new is staged and checked; then the changes are made. Only what
+/// differs is touched, and nothing is removed that the checkpoint does not show to have been absent.
+/// Shows the plan and asks; without a terminal it needs --yes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint restore --dry-run latest\n  \
+                        turnpoint restore latest~1\n  \
+                        turnpoint restore fix-login 3 src/main.rs --yes\n  \
+                        turnpoint restore fix-login:3 --into ../old")]
+pub(crate) struct RestoreArguments {
+    #[command(flatten)]
+    pub(crate) target: PathsArguments,
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+    /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    pub(crate) into: Option<PathBuf>,
+    /// Complete a restore of this workspace that was interrupted
+    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "into", "abort"])]
+    pub(crate) resume: bool,
+    /// End a restore of this workspace that was interrupted, where it stands
+    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "into"])]
+    pub(crate) abort: bool,
+}
+
+/// How the workspace is changed.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The session that the safety checkpoint goes to, and that of CHECKPOINT where it names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Compare every file by content, and trust no time stamp
+    #[arg(long)]
+    pub(crate) thorough: bool,
+    /// Put recorded modification times back, instead of the present time that builds rely on
+    #[arg(long)]
+    pub(crate) preserve_mtime: bool,
+    /// Restore `/`, the home directory, or what contains it
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Take back the newest restore of this workspace
+///
+/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
+/// Repeated, it goes further back. Shows the plan and asks; without a terminal it needs --yes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint undo --dry-run\n  \
+                        turnpoint undo")]
+pub(crate) struct UndoArguments {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}
+
+/// Pin a checkpoint, so that it is never pruned
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  turnpoint pin fix-login 3 --note 'last one that worked'")]
+pub(crate) struct PinArguments {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArguments,
+    /// A remark for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+}
+
+/// Unpin a checkpoint
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  turnpoint unpin fix-login 3")]
+pub(crate) struct UnpinArguments {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArguments,
+}
+
+/// Give a checkpoint a label, in place of the one it has
+///
+/// A label does not keep a checkpoint from being pruned; `turnpoint pin` does.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint label fix-login 3 'before the refactor'\n  \
+                        turnpoint label latest --clear")]
+pub(crate) struct LabelArguments {
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
+    #[arg(value_name = "CHECKPOINT TEXT", required = true)]
+    pub(crate) words: Vec<OsString>,
+    /// The session, where CHECKPOINT names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Go back to the label it was captured with, if any
+    #[arg(long)]
+    pub(crate) clear: bool,
+}
+
+/// Drop old checkpoints
+///
+/// By default the newest 20 of each session stay, with as many safety checkpoints; each capture does
+/// this for its own session. Pinned checkpoints, and the newest of each workspace, always stay. With
+/// --keep it asks; without a terminal it needs --yes. `turnpoint gc` then frees the space.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint prune --dry-run\n  \
+                        turnpoint prune --keep 5 --session fix-login")]
+pub(crate) struct PruneArguments {
+    /// How many checkpoints of a session stay
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<u32>,
+    /// Only this session
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Show what would be dropped and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// Drop old checkpoints, and free the space of what no checkpoint needs any more
+///
+/// Content that lost its last checkpoint less than a minute ago stays until the next time. While
+/// something in the store cannot be understood nothing is deleted, and that is named.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  turnpoint gc --dry-run\n  turnpoint gc")]
+pub(crate) struct GcArguments {
+    /// Show what would be removed and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Check that everything the checkpoints name is there and whole
+///
+/// Changes nothing. Ends with 4 if something is not as it should be.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  turnpoint verify\n  turnpoint verify --read-data")]
+pub(crate) struct VerifyArguments {
+    /// Read every file's content and compare it with its hash
+    #[arg(long)]
+    pub(crate) read_data: bool,
+}
+
+/// Check the store, or repair it
+///
+/// Without options: the quick checks of `turnpoint verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  turnpoint doctor --rebuild")]
+pub(crate) struct DoctorArguments {
+    /// Build the index anew from the manifests; waits for running operations
+    #[arg(long)]
+    pub(crate) rebuild: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_of_the_arguments_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_trigger_is_a_short_word_and_not_that_of_a_safety_checkpoint() {
+        assert!(trigger("turn-end").is_ok());
+        assert!(trigger("Turn End").is_err());
+        assert!(trigger("pre-restore").is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! Asking a person before something is changed.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
+
+/// Whether somebody is there to be asked: both ends are a terminal, and the answer was not asked for
+/// as a document.
+pub(crate) fn can_ask(context: &Context) -> bool {
+    !context.printer.style().json && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Asks for a yes. Nothing else, not even an empty line or the end of the input, counts as one.
+///
+/// No lock is held while the answer is waited for.
+pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<()> {
+    context.printer.question(&format!("{question} [y/N]"))?;
+    let mut answer = String::new();
+    let read = context.interrupt.ending_at_once(|| io::stdin().lock().read_line(&mut answer));
+    let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    match read {
+        Ok(_) if is_yes => Ok(()),
+        _ => Err(Failure::own(Exit::Refused, "declined", "nothing was changed: the answer was no")),
+    }
+}
+
+/// The refusal where nobody can be asked. `what` continues `nothing was changed: `.
+pub(crate) fn needs_yes(what: &str) -> Failure {
+    let message =
+        format!("nothing was changed: {what} needs a yes, and there is no terminal to ask on");
+    Failure::own(Exit::Refused, "confirmation-needed", message).hint("add --yes to do it")
+}

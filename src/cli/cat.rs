@@ -1,0 +1,87 @@
+//! `turnpoint cat`.
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use crate::cli::arguments::CatArguments;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::json::{IdDocument, PathDocument};
+use crate::cli::target::{self, Target};
+
+#[derive(Serialize)]
+struct CatDocument {
+    #[serde(flatten)]
+    id: IdDocument,
+    #[serde(flatten)]
+    path: PathDocument,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_bytes: Option<String>,
+}
+
+/// Passes bytes on and remembers why it could not: what the library makes of the error says less.
+struct Recording<'a> {
+    out: &'a mut dyn Write,
+    failed: Option<io::Error>,
+}
+
+impl Write for Recording<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            // An interrupted write is tried again.
+            if kind != io::ErrorKind::Interrupted {
+                self.failed = Some(error);
+            }
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Writes one file's content.
+pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Exit> {
+    context.report_open_restore();
+    let words = &arguments.target;
+    let Target { spec, rest } = target::parse(&words.words, arguments.session.as_deref())?;
+    let root = context.root()?;
+    let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
+    let [path] = &*paths else {
+        return Err(Failure::own(
+            Exit::Usage,
+            "usage",
+            "one path is expected after the checkpoint",
+        ));
+    };
+    let id = context.resolve(&spec)?;
+    if context.is_json() {
+        let mut bytes = Vec::new();
+        context.run(|store, monitor| store.cat(&id, path, &mut bytes, monitor))?;
+        let size = bytes.len() as u64;
+        let (content, content_bytes) = match String::from_utf8(bytes) {
+            Ok(text) => (Some(text), None),
+            Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+        };
+        let (id, path) = (IdDocument::from(&id), PathDocument::from(path));
+        context.document(&CatDocument { id, path, size, content, content_bytes })?;
+        return Ok(Exit::Done);
+    }
+    let mut recording = Recording { out: context.printer.bytes(), failed: None };
+    let written = context.store.cat(&id, path, &mut recording, &());
+    match (written, recording.failed) {
+        (Ok(()), _) => Ok(Exit::Done),
+        (Err(_), Some(failed)) => Err(Failure::Output(failed)),
+        // What was written before damage was found is only a part; the exit code says so.
+        (Err(error), None) => Err(error.into()),
+    }
+}

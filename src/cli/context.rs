@@ -1,0 +1,112 @@
+//! What a command works with.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use turnpoint::id::CheckpointId;
+use turnpoint::{Error, Monitor, Spec, Store};
+
+use crate::cli::failure::Outcome;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::json::NoticeDocument;
+use crate::cli::printer::{Kind, Printer, Style};
+use crate::cli::settings::Settings;
+use crate::cli::watch::Watch;
+
+/// The store, the settings, and the way to the person.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) store: Store,
+    pub(crate) printer: Printer,
+    pub(crate) interrupt: Interrupt,
+    /// What the library had to say and was not printed, for the JSON document.
+    pub(crate) notices: Vec<NoticeDocument>,
+}
+
+impl Context {
+    /// Nothing of the store is looked at.
+    pub(crate) fn new(settings: Settings, style: Style) -> Outcome<Self> {
+        let interrupt = Interrupt::listen().map_err(|source| Error::Io {
+            verb: "listen to signals as",
+            path: PathBuf::from("turnpoint"),
+            source,
+        })?;
+        let store = Store::at(&settings.home);
+        let printer = Printer::new(style);
+        Ok(Self { settings, store, printer, interrupt, notices: Vec::new() })
+    }
+
+    /// Runs one operation of the library with progress, notices and cancellation.
+    pub(crate) fn run<T>(
+        &mut self,
+        operation: impl FnOnce(&Store, &dyn Monitor) -> turnpoint::Result<T>,
+    ) -> turnpoint::Result<T> {
+        let style = self.printer.style();
+        let draws = !style.quiet && !style.json && io::stderr().is_terminal();
+        let watch = Watch::start(style, draws, self.interrupt.clone());
+        let result = operation(&self.store, &watch);
+        self.notices.extend(watch.finish());
+        result
+    }
+
+    /// The workspace that is meant: the directory that was named, else what is found from the
+    /// current one.
+    pub(crate) fn root(&self) -> turnpoint::Result<PathBuf> {
+        if self.settings.is_named {
+            Ok(self.settings.directory.clone())
+        } else {
+            self.store.locate(&self.settings.directory)
+        }
+    }
+
+    /// The checkpoint that is meant, seen from the workspace.
+    pub(crate) fn resolve(&mut self, spec: &Spec) -> turnpoint::Result<CheckpointId> {
+        let root = self.root()?;
+        self.run(|store, monitor| store.resolve(spec, &root, monitor))
+    }
+
+    /// Tells of a restore of the workspace that has not ended: what a reading command shows of the
+    /// disk may change under the reader. That it cannot be looked for is no reason not to read.
+    pub(crate) fn report_open_restore(&mut self) {
+        let Ok(root) = self.root() else { return };
+        let Ok(Some(open)) = self.store.open_restore(&root, &()) else { return };
+        let message = match (open.is_running, open.has_begun) {
+            (true, _) => format!("a restore of {} is running", open.target),
+            (false, true) => format!(
+                "a restore of {} was interrupted while it changed files; `turnpoint restore \
+                 --continue` completes it, `turnpoint restore --abort` ends it as it is",
+                open.target
+            ),
+            (false, false) => format!(
+                "a restore of {} was interrupted before it changed anything; the next capture or \
+                 restore discards it",
+                open.target
+            ),
+        };
+        if self.is_json() {
+            self.notices.push(NoticeDocument { code: "restore-open", message });
+        } else if open.is_running || !open.has_begun {
+            if !self.is_quiet() {
+                self.printer.style().complain(Kind::Note, &message);
+            }
+        } else {
+            self.printer.style().complain(Kind::Warning, &message);
+        }
+    }
+
+    /// Prints a JSON document with the notices so far.
+    pub(crate) fn document<T: serde::Serialize>(&mut self, body: &T) -> io::Result<()> {
+        self.printer.document(body, &self.notices)
+    }
+
+    /// Whether answers are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.printer.style().json
+    }
+
+    /// Whether confirmations are left out.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.printer.style().quiet
+    }
+}

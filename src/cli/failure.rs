@@ -1,0 +1,214 @@
+//! How a command fails, and how that is told.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use turnpoint::Error;
+use turnpoint::path::printable;
+
+use crate::cli::exit::Exit;
+use crate::cli::format;
+use crate::cli::json::{NoticeDocument, PathDocument, ReasonDocument};
+use crate::cli::printer::{self, Kind, Style};
+
+/// The result of everything here that can fail.
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+/// How many paths a refusal names; all with `--verbose`.
+pub(crate) const NAMED_MAX: usize = 20;
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The library says why.
+    Library(Box<Error>),
+    /// Standard output cannot be written.
+    Output(io::Error),
+    /// The program itself says why.
+    Own {
+        /// How to end.
+        exit: Exit,
+        /// The word for scripts.
+        code: &'static str,
+        /// One sentence without a final period.
+        message: String,
+        /// What to do next.
+        hint: Option<String>,
+    },
+}
+
+impl Failure {
+    /// A failure that the program itself found.
+    pub(crate) fn own(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Self::Own { exit, code, message: message.into(), hint: None }
+    }
+
+    /// The same with another hint.
+    #[must_use]
+    pub(crate) fn hint(mut self, text: impl Into<String>) -> Self {
+        if let Self::Own { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Library(error) => error.class().into(),
+            // Whoever reads has seen enough: `turnpoint list | head` is no failure.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(_) => Exit::Failed,
+            Self::Own { exit, .. } => *exit,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Library(error) => error.code(),
+            Self::Output(_) => "output",
+            Self::Own { code, .. } => code,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Library(error) => error.to_string(),
+            Self::Output(_) => "cannot write to standard output".to_owned(),
+            Self::Own { message, .. } => message.clone(),
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut source: Option<&dyn std::error::Error> = match self {
+            Self::Library(error) => std::error::Error::source(&**error),
+            Self::Output(error) => Some(error),
+            Self::Own { .. } => None,
+        };
+        while let Some(error) = source {
+            causes.push(error.to_string());
+            source = error.source();
+        }
+        causes
+    }
+
+    fn hint_text(&self) -> Option<String> {
+        match self {
+            Self::Library(error) => error.hint(),
+            Self::Output(_) => None,
+            Self::Own { hint, .. } => hint.clone(),
+        }
+    }
+
+    /// The paths that the failure is about, each with what is wrong.
+    fn paths(&self) -> Vec<ReasonDocument> {
+        let Self::Library(error) = self else { return Vec::new() };
+        match &**error {
+            Error::DeletionBlocked { files } => files.iter().map(ReasonDocument::from).collect(),
+            Error::ContentLost { lost } => lost
+                .iter()
+                .map(|lost| ReasonDocument {
+                    path: PathDocument::from(&lost.path),
+                    reason: format!("{}: blob {}", lost.reason, lost.hash),
+                })
+                .collect(),
+            Error::PathNotFound { path, omitted: Some(reason), .. } => {
+                let path = PathDocument::from(path);
+                vec![ReasonDocument { path, reason: reason.as_str().to_owned() }]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(Box::new(error))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<ReasonDocument>,
+    hint: Option<String>,
+}
+
+/// Tells it on standard error and says how to end.
+pub(crate) fn report(failure: &Failure, style: Style, notices: &[NoticeDocument]) -> Exit {
+    let exit = failure.exit();
+    if exit == Exit::Done {
+        return exit;
+    }
+    if style.json {
+        let body = ErrorDocument {
+            code: failure.code(),
+            message: &failure.message(),
+            causes: failure.causes(),
+            paths: failure.paths(),
+            hint: failure.hint_text(),
+        };
+        print_document(&body, notices);
+        return exit;
+    }
+    let shown = |text: &str| printable(text.as_bytes());
+    style.complain(Kind::Error, &shown(&failure.message()));
+    for cause in failure.causes() {
+        style.complain(Kind::Cause, &shown(&cause));
+    }
+    let paths = failure.paths();
+    let most = if style.verbose { usize::MAX } else { NAMED_MAX };
+    for ReasonDocument { path, reason } in paths.iter().take(most) {
+        printer::aside(&format!("  {}: {}", path.printable(), shown(reason)));
+    }
+    if paths.len() > most {
+        let more = format::number((paths.len() - most) as u64);
+        printer::aside(&format!("  and {more} more (--verbose names all)"));
+    }
+    if let Some(hint) = failure.hint_text() {
+        printer::aside("");
+        style.complain(Kind::Hint, &shown(&hint));
+    }
+    exit
+}
+
+fn print_document(body: &ErrorDocument<'_>, notices: &[NoticeDocument]) {
+    if let Ok(text) = printer::document(body, notices) {
+        // There is no other place to tell it.
+        writeln!(io::stderr(), "{text}").ok();
+    }
+}
+
+/// Tells what clap has to say: help and version on standard output, what is wrong with the arguments
+/// on standard error.
+pub(crate) fn usage(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => Exit::Done,
+            Err(error) => report(&Failure::Output(error), Style::plain(false), &[]),
+        };
+    }
+    // The arguments are not understood, so this is as near as one can get to what was meant.
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if wants_json {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let failure = Failure::own(Exit::Usage, "usage", message)
+            .hint("`turnpoint --help` lists commands and options");
+        return report(&failure, Style::plain(true), &[]);
+    }
+    // Standard error is the only place for it.
+    error.print().ok();
+    Exit::Usage
+}

@@ -1,0 +1,49 @@
+//! Signals that ask the program to stop.
+//!
+//! The first one sets a flag that the running operation looks at; the second one ends the process at
+//! once, which the store survives as it survives any death.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::cli::exit::Exit;
+
+/// Whether a signal came.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupt {
+    came: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Begins to listen.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let interrupt = Self { came: Arc::default(), at_once: Arc::default() };
+        let status = i32::from(Exit::Interrupted.code());
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // The order matters: the second of these must see the flag as it was before this signal.
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.at_once))?;
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.came))?;
+            flag::register(signal, Arc::clone(&interrupt.came))?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn came(&self) -> bool {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// Does something during which nothing is held, so that a signal may end the process at once: a
+    /// question would otherwise go on waiting for its answer.
+    pub(crate) fn ending_at_once<T>(&self, action: impl FnOnce() -> T) -> T {
+        self.at_once.store(true, Ordering::Relaxed);
+        let result = action();
+        self.at_once.store(false, Ordering::Relaxed);
+        result
+    }
+}

@@ -1,0 +1,119 @@
+//! The parts that several JSON documents share. `docs/cli.md` describes every document.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use turnpoint::id::CheckpointId;
+use turnpoint::path::{RelPath, printable};
+use turnpoint::{BadFile, CaptureProblem};
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Something the library had to say although it went on.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NoticeDocument {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+/// A path: text, and the bytes in base64 beside it where they are not UTF-8.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct PathDocument {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+/// As [`PathDocument`] for the root of a workspace.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct RootDocument {
+    root: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_bytes: Option<String>,
+}
+
+/// Text, and the bytes in base64 where they are not UTF-8.
+pub(crate) fn text_and_bytes(bytes: &[u8]) -> (String, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(STANDARD.encode(bytes))),
+    }
+}
+
+impl From<&RelPath> for PathDocument {
+    fn from(path: &RelPath) -> Self {
+        let (path, path_bytes) = text_and_bytes(path.as_bytes());
+        Self { path, path_bytes }
+    }
+}
+
+impl From<&Path> for PathDocument {
+    fn from(path: &Path) -> Self {
+        let (path, path_bytes) = text_and_bytes(path.as_os_str().as_bytes());
+        Self { path, path_bytes }
+    }
+}
+
+impl PathDocument {
+    /// The path as a terminal can show it.
+    pub(crate) fn printable(&self) -> String {
+        printable(self.path.as_bytes())
+    }
+}
+
+impl From<&Path> for RootDocument {
+    fn from(path: &Path) -> Self {
+        let (root, root_bytes) = text_and_bytes(path.as_os_str().as_bytes());
+        Self { root, root_bytes }
+    }
+}
+
+/// A checkpoint's name.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct IdDocument {
+    session: String,
+    seq: u64,
+}
+
+impl From<&CheckpointId> for IdDocument {
+    fn from(id: &CheckpointId) -> Self {
+        Self { session: id.session.as_str().to_owned(), seq: id.seq.get() }
+    }
+}
+
+/// A path and a word that says why.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ReasonDocument {
+    #[serde(flatten)]
+    pub(crate) path: PathDocument,
+    pub(crate) reason: String,
+}
+
+impl From<&CaptureProblem> for ReasonDocument {
+    fn from(problem: &CaptureProblem) -> Self {
+        let reason = problem.reason.map_or("unstable", |reason| reason.as_str()).to_owned();
+        Self { path: PathDocument::from(&problem.path), reason }
+    }
+}
+
+impl From<&BadFile> for ReasonDocument {
+    fn from(file: &BadFile) -> Self {
+        Self { path: PathDocument::from(file.path.as_path()), reason: file.reason.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_text_keeps_its_bytes() {
+        let json = |bytes: &[u8]| {
+            let path = RelPath::new(bytes).unwrap();
+            serde_json::to_string(&PathDocument::from(&path)).unwrap()
+        };
+        assert_eq!(json(b"a\nb"), r#"{"path":"a\nb"}"#);
+        assert_eq!(json(b"a\xff"), "{\"path\":\"a\u{fffd}\",\"path_bytes\":\"Yf8=\"}");
+    }
+}

@@ -1,0 +1,51 @@
+//! `turnpoint label`.
+
+use serde::Serialize;
+use turnpoint::path::printable;
+
+use crate::cli::arguments::LabelArguments;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::json::IdDocument;
+use crate::cli::target;
+
+#[derive(Serialize)]
+struct LabelDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    label: Option<&'a str>,
+}
+
+/// Labels a checkpoint. The last word is the label, so that it may be a number.
+pub(crate) fn run(arguments: &LabelArguments, context: &mut Context) -> Outcome<Exit> {
+    let (words, label) = match arguments.words.split_last() {
+        Some((label, words)) if !arguments.clear => {
+            let label = label.to_str().ok_or_else(|| {
+                Failure::own(Exit::Usage, "invalid-label", "the label is not UTF-8")
+            })?;
+            (words, Some(label))
+        }
+        _ => (&*arguments.words, None),
+    };
+    if words.is_empty() {
+        let message = "a checkpoint and a label are expected";
+        let hint = "as in `turnpoint label latest 'before the refactor'`, or with --clear no label";
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(hint));
+    }
+    let spec = target::parse_alone(words, arguments.session.as_deref())?;
+    let id = context.resolve(&spec)?;
+    context.run(|store, monitor| store.label(&id, label, monitor))?;
+    let shown = context.run(|store, monitor| store.show(&id, monitor))?;
+    let label = shown.pin.label.as_deref().or(shown.manifest.label.as_deref());
+    if context.is_json() {
+        context.document(&LabelDocument { id: IdDocument::from(&id), label })?;
+    } else if !context.is_quiet() {
+        let text = match label {
+            Some(label) => format!("labeled {id}: {}", printable(label.as_bytes())),
+            None => format!("{id} has no label now"),
+        };
+        context.printer.prose(&text)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,345 @@
+//! `turnpoint list`.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+use turnpoint::clock::Timestamp;
+use turnpoint::id::SessionName;
+use turnpoint::manifest::Counts;
+use turnpoint::path::printable;
+use turnpoint::{CheckpointSummary, ListItem, ListQuery, Listing, SessionSummary};
+
+use crate::cli::arguments::ListArguments;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Outcome;
+use crate::cli::format;
+use crate::cli::json::{IdDocument, PathDocument, RootDocument};
+use crate::cli::printer::{Kind, Printer};
+use crate::cli::table::{Align, Table};
+
+/// From this width on there is room for the time of day and the number of files.
+const WIDE: usize = 72;
+
+#[derive(Serialize)]
+struct ListDocument<'a> {
+    checkpoints: Vec<CheckpointDocument<'a>>,
+    unreadable: Vec<UnreadableDocument<'a>>,
+    legacy: Vec<IdDocument>,
+}
+
+#[derive(Serialize)]
+struct CheckpointDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    created_at: String,
+    workspace: String,
+    #[serde(flatten)]
+    root: RootDocument,
+    label: Option<&'a str>,
+    trigger: &'a str,
+    complete: bool,
+    pinned: bool,
+    note: Option<&'a str>,
+    entries: u64,
+    counts: &'a Counts,
+}
+
+#[derive(Serialize)]
+struct UnreadableDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    #[serde(flatten)]
+    file: PathDocument,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct SessionsDocument {
+    sessions: Vec<SessionDocument>,
+}
+
+#[derive(Serialize)]
+struct SessionDocument {
+    session: String,
+    checkpoints: u64,
+    safety_checkpoints: u64,
+    latest: Option<u64>,
+    first_created_at: Option<String>,
+    last_created_at: Option<String>,
+    roots: Vec<RootDocument>,
+    unreadable: u64,
+}
+
+/// Lists checkpoints or sessions.
+pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
+    context.report_open_restore();
+    if arguments.sessions {
+        return sessions(context);
+    }
+    let root = context.root()?;
+    let listing = match (&arguments.session, context.settings.workspace) {
+        (Some(session), _) => {
+            let query = ListQuery::Session(session.clone());
+            context.run(|store, monitor| store.list(&query, monitor))?
+        }
+        (None, Some(workspace)) => {
+            let query = ListQuery::All;
+            let mut listing = context.run(|store, monitor| store.list(&query, monitor))?;
+            listing.items.retain(|item| match item {
+                ListItem::Checkpoint(summary) => summary.workspace == workspace,
+                ListItem::Unreadable { .. } => true,
+                _ => false,
+            });
+            listing
+        }
+        (None, None) => {
+            let query = ListQuery::Workspace(root.clone());
+            context.run(|store, monitor| store.list(&query, monitor))?
+        }
+    };
+    if context.is_json() {
+        context.document(&document(&listing))?;
+    } else {
+        print(&listing, arguments.session.is_some(), &root, context)?;
+    }
+    Ok(Exit::damaged_if(listing.unreadable() > 0))
+}
+
+fn document(listing: &Listing) -> ListDocument<'_> {
+    let mut document =
+        ListDocument { checkpoints: Vec::new(), unreadable: Vec::new(), legacy: Vec::new() };
+    for item in &listing.items {
+        match item {
+            ListItem::Checkpoint(summary) => {
+                document.checkpoints.push(CheckpointDocument::from(&**summary));
+            }
+            ListItem::Unreadable { id, path, reason } => {
+                let file = PathDocument::from(path.as_path());
+                document.unreadable.push(UnreadableDocument { id: id.into(), file, reason });
+            }
+            ListItem::Legacy(id) => document.legacy.push(id.into()),
+            _ => {}
+        }
+    }
+    document
+}
+
+impl<'a> From<&'a CheckpointSummary> for CheckpointDocument<'a> {
+    fn from(summary: &'a CheckpointSummary) -> Self {
+        Self {
+            id: IdDocument::from(&summary.id),
+            created_at: summary.created_at.to_string(),
+            workspace: summary.workspace.to_string(),
+            root: RootDocument::from(summary.root.as_path()),
+            label: summary.label.as_deref(),
+            trigger: &summary.trigger,
+            complete: summary.complete,
+            pinned: summary.pinned,
+            note: summary.note.as_deref(),
+            entries: summary.entries,
+            counts: &summary.counts,
+        }
+    }
+}
+
+/// One block for each session, that with the newest checkpoint last, as the newest line of all is.
+fn print(
+    listing: &Listing,
+    is_of_session: bool,
+    root: &Path,
+    context: &mut Context,
+) -> io::Result<()> {
+    let printer = &mut context.printer;
+    let style = printer.style();
+    if listing.items.is_empty() {
+        let root = printable(root.as_os_str().as_bytes());
+        style.complain(Kind::Note, &format!("there is no checkpoint of {root} yet"));
+        style.complain(
+            Kind::Hint,
+            "`turnpoint capture` makes the first; `turnpoint list --sessions` shows all sessions",
+        );
+        return Ok(());
+    }
+    if !is_of_session {
+        let root = printable(root.as_os_str().as_bytes());
+        printer.prose(&format!("workspace {root}"))?;
+    }
+    for session in sessions_in_order(listing) {
+        let items: Vec<&ListItem> =
+            listing.items.iter().filter(|item| session_of(item) == Some(session)).collect();
+        if !is_of_session {
+            printer.gap()?;
+        }
+        printer.prose(&format!("session {session}"))?;
+        if is_of_session {
+            print_roots(&items, printer)?;
+        }
+        table(&items, printer.width()).print(printer)?;
+    }
+    printer.flush()?;
+    let unreadable = listing.unreadable() as u64;
+    if unreadable > 0 {
+        let count = format::counted(unreadable, "checkpoint", "checkpoints");
+        style.complain(
+            Kind::Warning,
+            &format!("{count} cannot be read; `turnpoint verify` says more"),
+        );
+    }
+    Ok(())
+}
+
+fn print_roots(items: &[&ListItem], printer: &mut Printer) -> io::Result<()> {
+    let roots: BTreeSet<&Path> = items
+        .iter()
+        .filter_map(|item| match item {
+            ListItem::Checkpoint(summary) => Some(summary.root.as_path()),
+            _ => None,
+        })
+        .collect();
+    for root in roots {
+        printer.prose(&format!("workspace {}", printable(root.as_os_str().as_bytes())))?;
+    }
+    Ok(())
+}
+
+/// Sessions by their newest line.
+fn sessions_in_order(listing: &Listing) -> Vec<&SessionName> {
+    let mut sessions: Vec<&SessionName> = Vec::new();
+    for session in listing.items.iter().filter_map(session_of) {
+        sessions.retain(|known| *known != session);
+        sessions.push(session);
+    }
+    sessions
+}
+
+fn session_of(item: &ListItem) -> Option<&SessionName> {
+    match item {
+        ListItem::Checkpoint(summary) => Some(&summary.id.session),
+        ListItem::Legacy(id) | ListItem::Unreadable { id, .. } => Some(&id.session),
+        _ => None,
+    }
+}
+
+fn table(items: &[&ListItem], width: Option<usize>) -> Table {
+    let is_wide = width.is_none_or(|width| width >= WIDE);
+    let mut table = if is_wide {
+        Table::new([
+            ("SEQ", Align::Right),
+            ("TIME", Align::Left),
+            ("AGE", Align::Right),
+            ("FILES", Align::Right),
+            ("TRIGGER", Align::Left),
+            ("LABEL", Align::Left),
+        ])
+    } else {
+        Table::new([
+            ("SEQ", Align::Right),
+            ("AGE", Align::Right),
+            ("TRIGGER", Align::Left),
+            ("LABEL", Align::Left),
+        ])
+    };
+    let now = Timestamp::now();
+    for item in items {
+        let (seq, summary, text) = match item {
+            ListItem::Checkpoint(summary) => (summary.id.seq, Some(summary), remarks(summary)),
+            ListItem::Legacy(id) => (id.seq, None, "of another program, left alone".to_owned()),
+            ListItem::Unreadable { id, reason, .. } => {
+                (id.seq, None, format!("[unreadable] {}", printable(reason.as_bytes())))
+            }
+            _ => continue,
+        };
+        let cell = |show: &dyn Fn(&CheckpointSummary) -> String| {
+            summary.map_or_else(|| "-".to_owned(), |summary| show(summary))
+        };
+        let mut cells = vec![seq.to_string()];
+        if is_wide {
+            cells.push(cell(&|summary| format::minute(summary.created_at)));
+        }
+        cells.push(cell(&|summary| format::age(summary.created_at, now)));
+        if is_wide {
+            cells.push(cell(&|summary| format::number(summary.counts.files_observed)));
+        }
+        cells.push(cell(&|summary| summary.trigger.clone()));
+        cells.push(text);
+        table.row(cells);
+    }
+    table
+}
+
+/// The marks, the label and the note.
+fn remarks(summary: &CheckpointSummary) -> String {
+    let mut parts = Vec::new();
+    if !summary.complete {
+        parts.push("[incomplete]".to_owned());
+    }
+    if summary.pinned {
+        parts.push("[pinned]".to_owned());
+    }
+    if let Some(label) = &summary.label {
+        parts.push(printable(label.as_bytes()));
+    }
+    if let Some(note) = &summary.note {
+        parts.push(format!("({})", printable(note.as_bytes())));
+    }
+    parts.join(" ")
+}
+
+fn sessions(context: &mut Context) -> Outcome<Exit> {
+    let sessions = context.run(|store, monitor| store.sessions(monitor))?;
+    let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
+    if context.is_json() {
+        let sessions = sessions.iter().map(session_document).collect();
+        context.document(&SessionsDocument { sessions })?;
+    } else if sessions.is_empty() {
+        let style = context.printer.style();
+        style.complain(Kind::Note, "there is no session yet");
+        style.complain(Kind::Hint, "`turnpoint capture` makes the first checkpoint");
+    } else {
+        sessions_table(&sessions).print(&mut context.printer)?;
+    }
+    Ok(Exit::damaged_if(unreadable > 0))
+}
+
+fn session_document(session: &SessionSummary) -> SessionDocument {
+    SessionDocument {
+        session: session.name.as_str().to_owned(),
+        checkpoints: session.checkpoints,
+        safety_checkpoints: session.safety_checkpoints,
+        latest: session.latest.map(turnpoint::id::Seq::get),
+        first_created_at: session.span.map(|(first, _)| first.to_string()),
+        last_created_at: session.span.map(|(_, last)| last.to_string()),
+        roots: session.roots.iter().map(|root| RootDocument::from(root.as_path())).collect(),
+        unreadable: session.unreadable,
+    }
+}
+
+fn sessions_table(sessions: &[SessionSummary]) -> Table {
+    let mut table = Table::new([
+        ("AGE", Align::Right),
+        ("LATEST", Align::Right),
+        ("COUNT", Align::Right),
+        ("SAFETY", Align::Right),
+        ("SESSION, WORKSPACE", Align::Left),
+    ]);
+    let now = Timestamp::now();
+    for session in sessions {
+        let mut parts = vec![session.name.to_string()];
+        parts.extend(session.roots.iter().map(|root| printable(root.as_os_str().as_bytes())));
+        if session.unreadable > 0 {
+            parts.push(format!("[{} unreadable]", session.unreadable));
+        }
+        table.row(vec![
+            session.span.map_or_else(|| "-".to_owned(), |(_, last)| format::age(last, now)),
+            session.latest.map_or_else(|| "-".to_owned(), |seq| seq.to_string()),
+            format::number(session.checkpoints),
+            format::number(session.safety_checkpoints),
+            parts.join("  "),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,207 @@
+//! Standard output and standard error.
+//!
+//! The one place that knows about colors, the terminal's width, and JSON documents.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style as AnsiStyle};
+use serde::Serialize;
+
+use crate::cli::arguments::{ColorWhen, GlobalArguments};
+use crate::cli::format;
+use crate::cli::json::NoticeDocument;
+
+/// The version of the JSON documents.
+pub(crate) const SCHEMA: u32 = 1;
+
+const BOLD: AnsiStyle = AnsiStyle::new().bold();
+const RED: AnsiStyle = AnsiColor::Red.on_default().bold();
+const YELLOW: AnsiStyle = AnsiColor::Yellow.on_default().bold();
+const CYAN: AnsiStyle = AnsiColor::Cyan.on_default().bold();
+
+/// How to speak.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    /// JSON documents and nothing else.
+    pub(crate) json: bool,
+    /// Results that were asked for, warnings and errors; no progress, no notices, no confirmations.
+    pub(crate) quiet: bool,
+    /// Lists in full.
+    pub(crate) verbose: bool,
+    color: ColorWhen,
+}
+
+impl Style {
+    /// As asked for.
+    pub(crate) fn of(arguments: &GlobalArguments) -> Self {
+        Self {
+            json: arguments.json,
+            quiet: arguments.quiet,
+            verbose: arguments.verbose,
+            color: arguments.color,
+        }
+    }
+
+    /// For what fails before the arguments are understood.
+    pub(crate) fn plain(json: bool) -> Self {
+        Self { json, quiet: false, verbose: false, color: ColorWhen::Auto }
+    }
+
+    fn colors_stdout(self) -> bool {
+        self.colors(AutoStream::choice(&io::stdout()))
+    }
+
+    fn colors_stderr(self) -> bool {
+        self.colors(AutoStream::choice(&io::stderr()))
+    }
+
+    fn colors(self, automatic: ColorChoice) -> bool {
+        match self.color {
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+            ColorWhen::Auto => automatic != ColorChoice::Never,
+        }
+    }
+
+    /// Writes `error: …`, and the like, to standard error. That standard error cannot be written is
+    /// nothing that could be told to anybody.
+    pub(crate) fn complain(self, kind: Kind, text: &str) {
+        let (style, word) = match kind {
+            Kind::Error => (RED, "error"),
+            Kind::Cause => (RED, "caused by"),
+            Kind::Warning => (YELLOW, "warning"),
+            Kind::Note => (BOLD, "note"),
+            Kind::Hint => (CYAN, "hint"),
+        };
+        let start = format!("{word}:");
+        let start = if self.colors_stderr() { format!("{style}{start}{style:#}") } else { start };
+        writeln!(io::stderr(), "{start} {text}").ok();
+    }
+}
+
+/// Writes one line to standard error.
+pub(crate) fn aside(text: &str) {
+    writeln!(io::stderr(), "{text}").ok();
+}
+
+/// What a line on standard error is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Error,
+    Cause,
+    Warning,
+    Note,
+    Hint,
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    out: BufWriter<Stdout>,
+    style: Style,
+    width: Option<usize>,
+    colors: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    body: &'a T,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notices: &'a [NoticeDocument],
+}
+
+/// A document of `schema`, the fields of `body`, and notices where there are any.
+pub(crate) fn document<T: Serialize>(body: &T, notices: &[NoticeDocument]) -> io::Result<String> {
+    let document = Document { schema: SCHEMA, body, notices };
+    serde_json::to_string_pretty(&document).map_err(io::Error::from)
+}
+
+impl Printer {
+    /// Prints to standard output; lines are wrapped where that is a terminal.
+    pub(crate) fn new(style: Style) -> Self {
+        let stdout = io::stdout();
+        let width = stdout
+            .is_terminal()
+            .then(|| terminal_size::terminal_size_of(&stdout))
+            .flatten()
+            .map(|(width, _)| usize::from(width.0).max(20));
+        Self { out: BufWriter::new(stdout), style, width, colors: style.colors_stdout() }
+    }
+
+    /// How to speak.
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    /// The width of the terminal; none where lines may have any length.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// One line.
+    pub(crate) fn line(&mut self, text: impl Display) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    /// An empty line.
+    pub(crate) fn gap(&mut self) -> io::Result<()> {
+        writeln!(self.out)
+    }
+
+    /// A line above others.
+    pub(crate) fn heading(&mut self, text: &str) -> io::Result<()> {
+        if self.colors {
+            writeln!(self.out, "{BOLD}{text}{BOLD:#}")
+        } else {
+            writeln!(self.out, "{text}")
+        }
+    }
+
+    /// A sentence or two, wrapped.
+    pub(crate) fn prose(&mut self, text: &str) -> io::Result<()> {
+        self.hanging("", text)
+    }
+
+    /// `start` and a sentence, wrapped so that what follows the first line is indented as deep as
+    /// `start` is long.
+    pub(crate) fn hanging(&mut self, start: &str, text: &str) -> io::Result<()> {
+        let indent = start.chars().count();
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(10));
+        let mut before = start.to_owned();
+        for part in format::wrapped(text, room) {
+            self.line(format_args!("{before}{part}"))?;
+            before = " ".repeat(indent);
+        }
+        Ok(())
+    }
+
+    /// A question, without a new line; flushed, since an answer is waited for.
+    pub(crate) fn question(&mut self, text: &str) -> io::Result<()> {
+        write!(self.out, "{text} ")?;
+        self.out.flush()
+    }
+
+    /// One JSON document.
+    pub(crate) fn document<T: Serialize>(
+        &mut self,
+        body: &T,
+        notices: &[NoticeDocument],
+    ) -> io::Result<()> {
+        let text = document(body, notices)?;
+        self.line(text)
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn bytes(&mut self) -> &mut dyn Write {
+        &mut self.out
+    }
+
+    /// Everything printed so far is written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

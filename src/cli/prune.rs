@@ -1,0 +1,114 @@
+//! `turnpoint prune`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::Serialize;
+use turnpoint::id::{CheckpointId, SessionName};
+use turnpoint::{PruneOutcome, PruneRule};
+
+use crate::cli::arguments::PruneArguments;
+use crate::cli::ask;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Outcome;
+use crate::cli::format;
+use crate::cli::json::IdDocument;
+use crate::cli::printer::Printer;
+use crate::cli::target;
+
+#[derive(Serialize)]
+struct PruneDocument {
+    dry_run: bool,
+    pruned: Vec<IdDocument>,
+    kept: u64,
+}
+
+/// Drops old checkpoints.
+pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
+    let session = arguments.session.as_deref().map(target::session_name).transpose()?;
+    let session = session.as_ref();
+    let mut rule = PruneRule::default();
+    if let Some(keep) = arguments.keep {
+        rule.keep = keep;
+    }
+    let asks = arguments.keep.is_some() && !arguments.yes;
+    if arguments.dry_run || asks {
+        let planned = context.run(|store, monitor| store.plan_prune(session, rule, monitor))?;
+        tell(&planned, true, context)?;
+        if arguments.dry_run || planned.pruned.is_empty() {
+            return Ok(Exit::Done);
+        }
+        if !ask::can_ask(context) {
+            context.printer.flush()?;
+            return Err(ask::needs_yes("pruning by a rule of your own"));
+        }
+        let count = format::counted(planned.pruned.len() as u64, "checkpoint", "checkpoints");
+        ask::confirm(context, &format!("Drop {count}?"))?;
+    }
+    let outcome = context.run(|store, monitor| store.prune(session, rule, monitor))?;
+    tell(&outcome, false, context)?;
+    Ok(Exit::Done)
+}
+
+fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Result<()> {
+    if context.is_json() {
+        let pruned = outcome.pruned.iter().map(IdDocument::from).collect();
+        return context.document(&PruneDocument { dry_run, pruned, kept: outcome.kept });
+    }
+    if context.is_quiet() && !dry_run {
+        return Ok(());
+    }
+    let kept = format::counted(outcome.kept, "stays", "stay");
+    let count = format::counted(outcome.pruned.len() as u64, "checkpoint", "checkpoints");
+    let printer = &mut context.printer;
+    if outcome.pruned.is_empty() {
+        return printer.prose(&format!("nothing to prune; {kept}"));
+    }
+    let verb = if dry_run { "would drop" } else { "dropped" };
+    printer.prose(&format!("{verb} {count}; {kept}"))?;
+    print_by_session(&outcome.pruned, printer)?;
+    if !dry_run {
+        printer.prose("`turnpoint gc` frees the space of what no other checkpoint needs")?;
+    }
+    Ok(())
+}
+
+/// One line for each session, with runs of numbers drawn together.
+pub(crate) fn print_by_session(ids: &[CheckpointId], printer: &mut Printer) -> io::Result<()> {
+    let mut sessions: BTreeMap<&SessionName, Vec<u64>> = BTreeMap::new();
+    for id in ids {
+        sessions.entry(&id.session).or_default().push(id.seq.get());
+    }
+    for (session, numbers) in sessions {
+        printer.hanging("  ", &format!("{session}: {}", runs(numbers)))?;
+    }
+    Ok(())
+}
+
+/// `0-4, 7`.
+fn runs(mut numbers: Vec<u64>) -> String {
+    numbers.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let text = |&(first, last): &(u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    runs.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_numbers_are_drawn_together() {
+        assert_eq!(runs(vec![7, 0, 1, 2, 9, 10]), "0-2, 7, 9-10");
+        assert_eq!(runs(vec![3]), "3");
+    }
+}

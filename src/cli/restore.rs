@@ -1,0 +1,169 @@
+//! `turnpoint restore`.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+use turnpoint::path::{RelPath, printable};
+use turnpoint::{EndedRestore, Error, RestoreOptions, Spec};
+
+use crate::cli::arguments::{ChangeArguments, RestoreArguments};
+use crate::cli::ask;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Outcome;
+use crate::cli::format;
+use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::plan::{self, Asked, Verb};
+use crate::cli::printer::Kind;
+use crate::cli::target::{self, Target};
+
+/// Restores, or ends an interrupted restore.
+pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcome<Exit> {
+    let root = context.root()?;
+    if arguments.resume {
+        return resume(arguments, &root, context);
+    }
+    if arguments.abort {
+        return abort(arguments, &root, context);
+    }
+    let words = &arguments.target;
+    let change = &arguments.change;
+    let Target { spec, rest } = target::parse(&words.words, change.session.as_deref())?;
+    let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
+    let options = options(change, paths, context);
+    if let Some(into) = &arguments.into {
+        return restore_into(&spec, into, &options, context);
+    }
+    let checkpoint = context.resolve(&spec)?;
+    let asked = Asked { dry_run: arguments.dry_run, yes: change.yes };
+    plan::perform(&Verb::Restore(checkpoint), &root, options, asked, context)
+}
+
+/// What the library is told.
+pub(crate) fn options(
+    change: &ChangeArguments,
+    paths: Vec<RelPath>,
+    context: &Context,
+) -> RestoreOptions {
+    let mut options = RestoreOptions::default();
+    options.paths = paths;
+    options.thorough = change.thorough;
+    options.preserve_mtime = change.preserve_mtime;
+    options.session.clone_from(&change.session);
+    options.force = change.force;
+    options.workspace = context.settings.workspace;
+    options
+}
+
+#[derive(Serialize)]
+struct IntoDocument {
+    #[serde(flatten)]
+    id: IdDocument,
+    into: PathDocument,
+    paths: u64,
+}
+
+fn restore_into(
+    spec: &Spec,
+    into: &Path,
+    options: &RestoreOptions,
+    context: &mut Context,
+) -> Outcome<Exit> {
+    let checkpoint = context.resolve(spec)?;
+    let paths =
+        context.run(|store, monitor| store.restore_into(&checkpoint, into, options, monitor))?;
+    if context.is_json() {
+        let (id, into) = (IdDocument::from(&checkpoint), PathDocument::from(into));
+        context.document(&IntoDocument { id, into, paths })?;
+    } else if !context.is_quiet() {
+        let count = format::counted(paths, "path", "paths");
+        let into = printable(into.as_os_str().as_bytes());
+        context.printer.prose(&format!("wrote {count} of {checkpoint} into {into}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct EndedDocument {
+    #[serde(flatten)]
+    root: RootDocument,
+    safety: Option<IdDocument>,
+    left: Vec<ReasonDocument>,
+    remarks: Vec<String>,
+}
+
+fn resume(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Outcome<Exit> {
+    let options = options(&arguments.change, Vec::new(), context);
+    let ended = context.run(|store, monitor| store.continue_restore(root, &options, monitor))?;
+    let text = match &ended.safety {
+        Some(safety) => format!(
+            "the interrupted restore is complete; what was there before is {safety}, and \
+             `turnpoint undo` takes it back"
+        ),
+        None => "the interrupted restore had not changed anything and is discarded".to_owned(),
+    };
+    tell(&ended, root, &text, context)?;
+    Ok(if ended.left.is_empty() { Exit::Done } else { Exit::Refused })
+}
+
+fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Outcome<Exit> {
+    let options = options(&arguments.change, Vec::new(), context);
+    let open = context.run(|store, monitor| store.open_restore(root, monitor))?;
+    let Some(open) = open else {
+        return Err(Error::NoOpenRestore { workspace: root.to_owned() }.into());
+    };
+    if !arguments.change.yes {
+        if !context.is_json() {
+            let shown = printable(root.as_os_str().as_bytes());
+            context.printer.prose(&format!(
+                "end the restore of {} in {shown} where it stands: some of its {} may be made, the \
+                 others are given up. What was there before is {}.",
+                open.target,
+                format::counted(open.changes, "change", "changes"),
+                open.safety
+            ))?;
+        }
+        if !ask::can_ask(context) {
+            context.printer.flush()?;
+            return Err(ask::needs_yes("ending the interrupted restore"));
+        }
+        ask::confirm(context, "End it?")?;
+    }
+    let ended = context.run(|store, monitor| store.abort_restore(root, &options, monitor))?;
+    let text = match &ended.safety {
+        Some(safety) => format!(
+            "the interrupted restore is ended where it stood; what was there before is {safety}, \
+             and `turnpoint undo` brings it back"
+        ),
+        None => "the interrupted restore is ended; it had not changed anything".to_owned(),
+    };
+    tell(&ended, root, &text, context)?;
+    Ok(Exit::Done)
+}
+
+fn tell(ended: &EndedRestore, root: &Path, text: &str, context: &mut Context) -> io::Result<()> {
+    if context.is_json() {
+        let left = ended.left.iter().map(|skip| ReasonDocument {
+            path: PathDocument::from(&skip.path),
+            reason: skip.reason.as_str().to_owned(),
+        });
+        return context.document(&EndedDocument {
+            root: RootDocument::from(root),
+            safety: ended.safety.as_ref().map(IdDocument::from),
+            left: left.collect(),
+            remarks: ended.remarks.clone(),
+        });
+    }
+    if !context.is_quiet() {
+        context.printer.prose(text)?;
+    }
+    plan::print_skips(&ended.left, &mut context.printer)?;
+    context.printer.flush()?;
+    let style = context.printer.style();
+    for remark in &ended.remarks {
+        style.complain(Kind::Note, &printable(remark.as_bytes()));
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! `turnpoint show`.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use serde::Serialize;
+use turnpoint::ShownCheckpoint;
+use turnpoint::clock::Timestamp;
+use turnpoint::manifest::{
+    CheckpointRef, Counts, Coverage, GitState, Manifest, RestoreVerb, Tracked,
+};
+use turnpoint::path::printable;
+
+use crate::cli::arguments::ShowArguments;
+use crate::cli::capture;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Outcome;
+use crate::cli::format;
+use crate::cli::json::{IdDocument, PathDocument, RootDocument};
+use crate::cli::table::{Align, Table};
+use crate::cli::target::{self, Target};
+
+#[derive(Serialize)]
+struct ShowDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    created_at: String,
+    workspace: String,
+    #[serde(flatten)]
+    root: RootDocument,
+    label: Option<&'a str>,
+    trigger: &'a str,
+    complete: bool,
+    pinned: bool,
+    note: Option<&'a str>,
+    parent: Option<IdDocument>,
+    git: &'a Option<GitState>,
+    restore: Option<RestoreDocument>,
+    coverage: &'a Coverage,
+    scope: ScopeDocument<'a>,
+    entries: u64,
+    counts: &'a Counts,
+    root_page: String,
+    digest: String,
+    manifest: PathDocument,
+}
+
+#[derive(Serialize)]
+struct RestoreDocument {
+    verb: RestoreVerb,
+    target: IdDocument,
+    undoes: Option<IdDocument>,
+}
+
+#[derive(Serialize)]
+struct ScopeDocument<'a> {
+    file_limit_bytes: u64,
+    total_limit_bytes: Option<u64>,
+    cross_mounts: bool,
+    excluded: &'a [String],
+    secrets: &'a [String],
+    ignore_files: Vec<PathDocument>,
+    tracked: Tracked,
+}
+
+/// Shows one checkpoint.
+pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<Exit> {
+    context.report_open_restore();
+    let checkpoint = &arguments.checkpoint;
+    let Target { spec, rest } =
+        target::parse_or_latest(&checkpoint.words, checkpoint.session.as_deref())?;
+    target::require_no_rest(rest)?;
+    let id = context.resolve(&spec)?;
+    let shown = context.run(|store, monitor| store.show(&id, monitor))?;
+    if context.is_json() {
+        context.document(&document(&shown))?;
+    } else {
+        print(&shown, context)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn document(shown: &ShownCheckpoint) -> ShowDocument<'_> {
+    let ShownCheckpoint { manifest, digest, pin, file, .. } = shown;
+    let id = |reference: &CheckpointRef| IdDocument::from(&reference.id);
+    let scope = &manifest.scope;
+    ShowDocument {
+        id: IdDocument::from(&manifest.id),
+        created_at: manifest.created_at.to_string(),
+        workspace: manifest.workspace.to_string(),
+        root: RootDocument::from(manifest.root_path.as_path()),
+        label: pin.label.as_deref().or(manifest.label.as_deref()),
+        trigger: manifest.trigger.as_str(),
+        complete: manifest.complete,
+        pinned: pin.pinned,
+        note: pin.note.as_deref(),
+        parent: manifest.parent.as_ref().map(id),
+        git: &manifest.git,
+        restore: manifest.restore.as_ref().map(|restore| RestoreDocument {
+            verb: restore.verb,
+            target: id(&restore.target),
+            undoes: restore.undoes.as_ref().map(id),
+        }),
+        coverage: &manifest.coverage,
+        scope: ScopeDocument {
+            file_limit_bytes: scope.file_limit_bytes,
+            total_limit_bytes: scope.total_limit_bytes,
+            cross_mounts: scope.cross_mounts,
+            excluded: &scope.excluded,
+            secrets: &scope.secrets,
+            ignore_files: scope
+                .ignore_files
+                .iter()
+                .map(|file| PathDocument::from(file.path.as_path()))
+                .collect(),
+            tracked: scope.tracked,
+        },
+        entries: manifest.tree.entries,
+        counts: &manifest.counts,
+        root_page: manifest.tree.root.to_string(),
+        digest: digest.to_string(),
+        manifest: PathDocument::from(file.as_path()),
+    }
+}
+
+fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
+    let ShownCheckpoint { manifest, digest, pin, file, .. } = shown;
+    let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+    let mut row = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
+    row("checkpoint", manifest.id.to_string());
+    let age = format::age(manifest.created_at, Timestamp::now());
+    row("created", format!("{} ({age})", format::second(manifest.created_at)));
+    row("workspace", printable(manifest.root_path.as_os_str().as_bytes()));
+    row("workspace id", manifest.workspace.to_string());
+    row("trigger", manifest.trigger.as_str().to_owned());
+    if let Some(label) = pin.label.as_deref().or(manifest.label.as_deref()) {
+        row("label", printable(label.as_bytes()));
+    }
+    row("pinned", pinned(pin.pinned, pin.note.as_deref()));
+    row("complete", complete(manifest));
+    if let Some(parent) = &manifest.parent {
+        row("before it", parent.id.to_string());
+    }
+    if let Some(git) = &manifest.git {
+        row("git", git_state(git));
+    }
+    if let Some(restore) = &manifest.restore {
+        let what = match restore.verb {
+            RestoreVerb::Restore => "what was there before a restore of",
+            RestoreVerb::Undo => "what was there before an undo of the restore saved in",
+        };
+        row("holds", format!("{what} {}", restore.target.id));
+    }
+    let counts = &manifest.counts;
+    row("files", format::number(counts.files_observed));
+    row("entries", format::number(manifest.tree.entries));
+    let read = format::counted(counts.files_read, "file", "files");
+    row("read", format!("{read}, {}", format::size(counts.bytes_read)));
+    row("stored", format::size(counts.bytes_stored));
+    row("not held", not_held(manifest));
+    row("limits", limits(manifest));
+    row("manifest", printable(file.as_os_str().as_bytes()));
+    row("digest", digest.to_string());
+    table.print(&mut context.printer)
+}
+
+fn pinned(pinned: bool, note: Option<&str>) -> String {
+    match (pinned, note) {
+        (true, Some(note)) => format!("yes: {}", printable(note.as_bytes())),
+        (true, None) => "yes".to_owned(),
+        (false, _) => "no".to_owned(),
+    }
+}
+
+fn complete(manifest: &Manifest) -> String {
+    if manifest.complete {
+        "yes".to_owned()
+    } else {
+        "no: something could not be read whole".to_owned()
+    }
+}
+
+fn git_state(git: &GitState) -> String {
+    let head = git.head.as_deref().map(|head| head.get(..12).unwrap_or(head));
+    match (&git.branch, head) {
+        (Some(branch), Some(head)) => format!("{} at {head}", printable(branch.as_bytes())),
+        (Some(branch), None) => format!("{}, without a commit", printable(branch.as_bytes())),
+        (None, Some(head)) => format!("detached at {head}"),
+        (None, None) => "without a commit".to_owned(),
+    }
+}
+
+fn not_held(manifest: &Manifest) -> String {
+    if manifest.counts.omitted.is_empty() {
+        return "nothing is left out".to_owned();
+    }
+    let reasons = capture::omitted(&manifest.counts.omitted);
+    format!("{reasons} (`turnpoint ls {} --omitted` names them)", manifest.id)
+}
+
+fn limits(manifest: &Manifest) -> String {
+    let scope = &manifest.scope;
+    let file = format::size(scope.file_limit_bytes);
+    let total = match scope.total_limit_bytes {
+        Some(total) => format!("{} in all", format::size(total)),
+        None => "no limit in all".to_owned(),
+    };
+    let mounts = if scope.cross_mounts { ", other file systems entered" } else { "" };
+    format!("{file} a file, {total}{mounts}")
+}

@@ -1,0 +1,149 @@
+//! Columns as `ls` prints them. The last column takes what is left of the line and wraps.
+
+use std::io;
+
+use crate::cli::format;
+use crate::cli::printer::Printer;
+
+/// Below this many characters the last column goes to lines of its own.
+const LAST_COLUMN_MIN: usize = 16;
+/// How far such lines are indented.
+const OWN_LINE_INDENT: usize = 4;
+/// Between two columns.
+const GAP: usize = 2;
+
+/// How a column's cells stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of cells.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings; an empty heading for all columns means no line of headings.
+    pub(crate) fn new<const N: usize>(columns: [(&'static str, Align); N]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row with one cell for each column.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Prints it.
+    pub(crate) fn print(&self, printer: &mut Printer) -> io::Result<()> {
+        let lines = self.lines(printer.width());
+        let has_headings = self.columns.iter().any(|(heading, _)| !heading.is_empty());
+        for (at, line) in lines.iter().enumerate() {
+            if at == 0 && has_headings {
+                printer.heading(line)?;
+            } else {
+                printer.line(line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self, width: Option<usize>) -> Vec<String> {
+        let headings: Vec<String> =
+            self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let has_headings = headings.iter().any(|heading| !heading.is_empty());
+        let all: Vec<&Vec<String>> =
+            has_headings.then_some(&headings).into_iter().chain(&self.rows).collect();
+        let fixed = self.columns.len().saturating_sub(1);
+        let widths: Vec<usize> = (0..fixed)
+            .map(|column| all.iter().map(|row| length(&row[column])).max().unwrap_or(0))
+            .collect();
+        let start: usize = widths.iter().map(|width| width + GAP).sum();
+        let mut lines = Vec::new();
+        for row in all {
+            let mut line = String::new();
+            for (column, &width) in widths.iter().enumerate() {
+                let padding = " ".repeat(width - length(&row[column]));
+                match self.columns[column].1 {
+                    Align::Left => line.extend([row[column].as_str(), padding.as_str()]),
+                    Align::Right => line.extend([padding.as_str(), row[column].as_str()]),
+                }
+                line.push_str("  ");
+            }
+            push_last(&mut lines, line, &row[fixed], start, width);
+        }
+        lines
+    }
+}
+
+/// Ends a row with its last cell: beside the others where it fits, wrapped below itself where there
+/// is room, else below the row.
+fn push_last(
+    lines: &mut Vec<String>,
+    line: String,
+    last: &str,
+    start: usize,
+    width: Option<usize>,
+) {
+    let fits = width.is_none_or(|width| start + length(last) <= width);
+    if fits {
+        lines.push((line + last).trim_end().to_owned());
+        return;
+    }
+    let width = width.unwrap_or(usize::MAX);
+    if start + LAST_COLUMN_MIN <= width {
+        let mut first = Some(line);
+        for part in format::wrapped(last, width - start) {
+            let before = first.take().unwrap_or_else(|| " ".repeat(start));
+            lines.push(before + &part);
+        }
+        return;
+    }
+    lines.push(line.trim_end().to_owned());
+    let room = width.saturating_sub(OWN_LINE_INDENT).max(1);
+    lines.extend(
+        format::wrapped(last, room)
+            .iter()
+            .map(|part| format!("{}{part}", " ".repeat(OWN_LINE_INDENT))),
+    );
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table =
+            Table::new([("N", Align::Right), ("WORD", Align::Left), ("NOTE", Align::Left)]);
+        table.row(vec!["1".into(), "a".into(), String::new()]);
+        table.row(vec!["10".into(), "longer".into(), "some words that need room".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_and_nothing_trails() {
+        assert_eq!(
+            table().lines(None),
+            [" N  WORD    NOTE", " 1  a", "10  longer  some words that need room"]
+        );
+    }
+
+    #[test]
+    fn the_last_column_wraps_and_loses_nothing() {
+        assert_eq!(
+            table().lines(Some(30)),
+            [" N  WORD    NOTE", " 1  a", "10  longer  some words that", "            need room"]
+        );
+        assert_eq!(
+            table().lines(Some(24)),
+            [" N  WORD    NOTE", " 1  a", "10  longer", "    some words that need", "    room"]
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Which checkpoint and which paths the words of a command mean.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use turnpoint::id::SessionName;
+use turnpoint::path::{RelPath, printable};
+use turnpoint::{Error, Spec, Which};
+
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
+
+/// A checkpoint, and the words after it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    pub(crate) spec: Spec,
+    pub(crate) rest: &'a [OsString],
+}
+
+/// Reads `SESSION SEQ …`, `SESSION:SEQ …` or `SEQ …`, where `SEQ` may be `latest` or `latest~N`.
+///
+/// The second word decides between the first and the last form: if it is a number or `latest`, the
+/// first one is a session, unless `--session` named one. A path that looks like a number comes after
+/// `--`.
+pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome<Target<'a>> {
+    let session = session.map(session_name).transpose()?;
+    let [first, rest @ ..] = words else {
+        return Err(not_a_checkpoint("no checkpoint is named"));
+    };
+    let first = first.to_string_lossy();
+    if session.is_none()
+        && !first.contains(':')
+        && let [second, rest @ ..] = rest
+        && let Some(which) = second.to_str().and_then(|second| second.parse::<Which>().ok())
+    {
+        let spec = Spec { session: Some(session_name(&first)?), which };
+        return Ok(Target { spec, rest });
+    }
+    let Ok(spec) = first.parse::<Spec>() else {
+        let shown = printable(first.as_bytes());
+        return Err(not_a_checkpoint(&format!("`{shown}` names no checkpoint")));
+    };
+    Ok(Target { spec: Spec { session: spec.session.or(session), ..spec }, rest })
+}
+
+/// As [`parse`]; the newest checkpoint where no word is there.
+pub(crate) fn parse_or_latest<'a>(
+    words: &'a [OsString],
+    session: Option<&str>,
+) -> Outcome<Target<'a>> {
+    if words.is_empty() {
+        let session = session.map(session_name).transpose()?;
+        return Ok(Target { spec: Spec { session, which: Which::Latest { back: 0 } }, rest: &[] });
+    }
+    parse(words, session)
+}
+
+/// As [`parse`], and no word is left.
+pub(crate) fn parse_alone(words: &[OsString], session: Option<&str>) -> Outcome<Spec> {
+    let Target { spec, rest } = parse(words, session)?;
+    require_no_rest(rest)?;
+    Ok(spec)
+}
+
+/// Refuses words that nothing is known to do with.
+pub(crate) fn require_no_rest(rest: &[OsString]) -> Outcome<()> {
+    match rest.first() {
+        None => Ok(()),
+        Some(word) => {
+            let shown = printable(word.as_bytes());
+            let message =
+                format!("nothing is expected after the checkpoint, but there is `{shown}`");
+            Err(Failure::own(Exit::Usage, "usage", message))
+        }
+    }
+}
+
+fn not_a_checkpoint(message: &str) -> Failure {
+    Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(
+        "SEQ, SESSION SEQ, SESSION:SEQ, latest or latest~N is expected; `turnpoint list` shows what \
+         there is",
+    )
+}
+
+/// A session's name as it was typed.
+pub(crate) fn session_name(text: &str) -> Outcome<SessionName> {
+    SessionName::new(text)
+        .map_err(|reason| Error::InvalidSession { name: text.to_owned(), reason }.into())
+}
+
+/// The paths that `words` mean, relative to the workspace `root`. What is not absolute starts from
+/// the directory that the program was called in.
+pub(crate) fn paths<'a>(
+    context: &Context,
+    root: &Path,
+    words: impl IntoIterator<Item = &'a OsString>,
+) -> Outcome<Vec<RelPath>> {
+    let directory = &context.settings.directory;
+    words.into_iter().map(|word| Ok(relative(root, directory, word)?)).collect()
+}
+
+/// `word` seen from `directory`, relative to `root`. Only names are compared: the path may not exist.
+fn relative(root: &Path, directory: &Path, word: &OsStr) -> turnpoint::Result<RelPath> {
+    let invalid = |reason: String| Error::InvalidPath { path: PathBuf::from(word), reason };
+    let path = without_dots(&directory.join(word));
+    let inside = match path.strip_prefix(root) {
+        Ok(inside) => inside.to_owned(),
+        Err(_) => through_links(&path)
+            .and_then(|path| path.strip_prefix(root).ok().map(Path::to_owned))
+            .ok_or_else(|| invalid(format!("it lies outside of {}", root.display())))?,
+    };
+    RelPath::new(inside.as_os_str().as_bytes()).map_err(|reason| invalid(reason.to_string()))
+}
+
+/// The same path with `.` and `..` taken out by name.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// The same path with its directory's links followed; the last name is not, it may be a link that is
+/// meant itself.
+fn through_links(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent()?.canonicalize().ok()?;
+    Some(parent.join(path.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str], session: Option<&str>) -> Option<(String, usize)> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let Target { spec, rest } = parse(&words, session).ok()?;
+        let session = spec.session.map(|session| session.to_string());
+        Some((format!("{}:{:?}", session.unwrap_or_default(), spec.which), rest.len()))
+    }
+
+    #[test]
+    fn every_form_names_the_same_checkpoint() {
+        let expected = |session: &str, rest| Some((format!("{session}:Seq(Seq(3))"), rest));
+        assert_eq!(parsed(&["s", "3"], None), expected("s", 0));
+        assert_eq!(parsed(&["s:3"], None), expected("s", 0));
+        assert_eq!(parsed(&["3"], Some("s")), expected("s", 0));
+        assert_eq!(parsed(&["3"], None), expected("", 0));
+        assert_eq!(parsed(&["s", "3", "a", "b"], None), expected("s", 2));
+        assert_eq!(parsed(&["s:3", "a"], None), expected("s", 1));
+        assert_eq!(parsed(&["3", "a"], None), expected("", 1));
+        // A session whose name is a number; and a path that is one.
+        assert_eq!(parsed(&["7", "3"], None), expected("7", 0));
+        assert_eq!(parsed(&["3", "7"], Some("s")), expected("s", 1));
+        assert_eq!(parsed(&["s:3", "7"], None), expected("s", 1));
+        // The checkpoint's own session wins.
+        assert_eq!(parsed(&["s:3"], Some("t")), expected("s", 0));
+    }
+
+    #[test]
+    fn latest_counts_back() {
+        let latest = |words: &[&str]| parsed(words, None).unwrap().0;
+        assert_eq!(latest(&["latest"]), ":Latest { back: 0 }");
+        assert_eq!(latest(&["latest~2", "src"]), ":Latest { back: 2 }");
+        assert_eq!(latest(&["s", "latest~1"]), "s:Latest { back: 1 }");
+    }
+
+    #[test]
+    fn what_names_no_checkpoint_is_refused() {
+        for words in [&[][..], &["s"], &["src/main.rs", "x"], &["-1"], &["../x", "3"]] {
+            assert_eq!(parsed(words, None), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn paths_start_from_the_current_directory_and_stay_inside() {
+        let root = Path::new("/r/w");
+        let path = |directory: &str, word: &str| {
+            relative(root, Path::new(directory), OsStr::new(word)).map(|path| path.to_string()).ok()
+        };
+        assert_eq!(path("/r/w/src", "a.rs").as_deref(), Some("src/a.rs"));
+        assert_eq!(path("/r/w/src", "../b/./c/").as_deref(), Some("b/c"));
+        assert_eq!(path("/r/w/src", "..").as_deref(), Some("."));
+        assert_eq!(path("/r/w", "/r/w/x").as_deref(), Some("x"));
+        assert_eq!(path("/r/w", "../x"), None);
+        assert_eq!(path("/r/w", "/r/wx"), None);
+    }
+}

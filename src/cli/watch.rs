@@ -1,0 +1,246 @@
+//! What the program shows while the library works, and how it is told to stop.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use turnpoint::path::printable;
+use turnpoint::{Monitor, Notice, Phase};
+
+use crate::cli::format;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::json::NoticeDocument;
+use crate::cli::printer::{Kind, Style};
+
+/// What is done sooner than this shows no progress: a line that flashes up tells nobody anything.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// How often the line is drawn.
+const DRAWN_EVERY: Duration = Duration::from_millis(100);
+
+/// A [`Monitor`] for one operation.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    progress: Arc<Progress>,
+    interrupt: Interrupt,
+    style: Style,
+    notices: Mutex<Vec<NoticeDocument>>,
+    drawer: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// What workers count and the drawing thread reads.
+#[derive(Debug)]
+struct Progress {
+    bar: ProgressBar,
+    phase: Mutex<Option<PhaseBegun>>,
+    items: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PhaseBegun {
+    phase: Phase,
+    total: Option<u64>,
+    at: Instant,
+}
+
+impl Watch {
+    /// Begins to watch; draws only where `draws`.
+    pub(crate) fn start(style: Style, draws: bool, interrupt: Interrupt) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let progress = Arc::new(Progress {
+            bar,
+            phase: Mutex::default(),
+            items: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        });
+        let drawer = draws.then(|| {
+            let (stop, stopped) = mpsc::channel();
+            let progress = Arc::clone(&progress);
+            let thread = std::thread::spawn(move || {
+                let mut pause = SHOWN_AFTER;
+                while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    if pause == SHOWN_AFTER {
+                        progress.show();
+                        pause = DRAWN_EVERY;
+                    }
+                    progress.draw();
+                }
+                progress.bar.finish_and_clear();
+            });
+            (stop, thread)
+        });
+        Self { progress, interrupt, style, notices: Mutex::default(), drawer }
+    }
+
+    /// Takes the progress line away and gives the notices that were not printed.
+    pub(crate) fn finish(mut self) -> Vec<NoticeDocument> {
+        if let Some((stop, thread)) = self.drawer.take() {
+            drop(stop);
+            // A drawing thread that panicked has nothing to say about the operation.
+            thread.join().ok();
+        }
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Progress {
+    fn show(&self) {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            self.bar.set_style(style);
+        }
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+
+    fn draw(&self) {
+        let begun = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(begun) = begun else { return };
+        let items = self.items.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        self.bar.set_message(message(begun.phase, begun.total, items, bytes, begun.at.elapsed()));
+        self.bar.tick();
+    }
+}
+
+fn message(phase: Phase, total: Option<u64>, items: u64, bytes: u64, elapsed: Duration) -> String {
+    let (doing, unit) = match phase {
+        Phase::Walk => ("listing", "names"),
+        Phase::Store => ("storing", "files"),
+        Phase::Commit => ("making it durable", ""),
+        Phase::Plan => ("comparing", ""),
+        Phase::Stage => ("staging", "paths"),
+        Phase::Apply => ("changing", "paths"),
+        Phase::Rebuild => ("building the index", "checkpoints"),
+        Phase::Sweep => ("sweeping", "of 256 parts"),
+        Phase::Verify => ("checking", "objects"),
+        _ => ("working", ""),
+    };
+    if items == 0 || unit.is_empty() {
+        return doing.to_owned();
+    }
+    let mut text = match total.filter(|&total| total > 0 && phase != Phase::Sweep) {
+        Some(total) => {
+            let (items, total) = (format::number(items), format::number(total));
+            format!("{doing}: {items} of {total} {unit}")
+        }
+        None => format!("{doing}: {} {unit}", format::number(items)),
+    };
+    if phase != Phase::Sweep {
+        text.push_str(", ");
+        text.push_str(&format::rate(items, elapsed));
+    }
+    if bytes > 0 {
+        text.push_str(", ");
+        text.push_str(&format::size(bytes));
+    }
+    text
+}
+
+impl Monitor for Watch {
+    fn phase(&self, phase: Phase, total: Option<u64>) {
+        let mut begun = self.progress.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        self.progress.items.store(0, Ordering::Relaxed);
+        self.progress.bytes.store(0, Ordering::Relaxed);
+        *begun = Some(PhaseBegun { phase, total, at: Instant::now() });
+    }
+
+    fn advanced(&self, items: u64, bytes: u64) {
+        self.progress.items.fetch_add(items, Ordering::Relaxed);
+        self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn notice(&self, notice: &Notice) {
+        let (kind, document) = describe(notice);
+        if self.style.json {
+            self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(document);
+        } else if !self.style.quiet || kind == Kind::Warning {
+            self.progress.bar.suspend(|| self.style.complain(kind, &document.message));
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.interrupt.came()
+    }
+}
+
+fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
+    let (kind, code, message) = match notice {
+        Notice::Waiting { lock, waited } => (
+            Kind::Note,
+            "waiting",
+            format!("waiting: {lock} is in use by another process ({} s so far)", waited.as_secs()),
+        ),
+        Notice::RestoreDiscarded => (
+            Kind::Note,
+            "restore-discarded",
+            "an interrupted restore had not changed anything and was discarded".to_owned(),
+        ),
+        Notice::RestoreCompleted { paths } => (
+            Kind::Note,
+            "restore-completed",
+            format!(
+                "an interrupted restore was completed first ({}); `turnpoint undo` takes it back",
+                format::counted(*paths, "change", "changes")
+            ),
+        ),
+        Notice::RestoreLeftOpen { reason } => (
+            Kind::Warning,
+            "restore-open",
+            format!(
+                "an interrupted restore is still open: {reason}; `turnpoint restore --continue` \
+                 tries again, `turnpoint restore --abort` ends it as it is"
+            ),
+        ),
+        Notice::Remark { text } => (Kind::Note, "remark", text.clone()),
+        Notice::IndexRebuilt { checkpoints } => (
+            Kind::Note,
+            "index-rebuilt",
+            format!(
+                "the index was missing or damaged and was built anew from the manifests ({})",
+                format::counted(*checkpoints, "checkpoint", "checkpoints")
+            ),
+        ),
+        Notice::AfterCommit { reason } => {
+            (Kind::Warning, "after-commit", format!("the checkpoint stands, but {reason}"))
+        }
+        Notice::TrackedStale { reason } => (
+            Kind::Warning,
+            "tracked-stale",
+            format!("git could not say what it tracks; what it tracked before counts: {reason}"),
+        ),
+        Notice::IgnoreFileSkipped { path, reason } => (
+            Kind::Warning,
+            "ignore-file-skipped",
+            format!("{} was not obeyed: {reason}", path.display()),
+        ),
+        Notice::WorkspaceChanged { what } => (Kind::Note, "workspace-changed", what.clone()),
+        other => (Kind::Note, "notice", format!("{other:?}")),
+    };
+    let message = printable(message.as_bytes());
+    (kind, NoticeDocument { code, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_much_and_how_fast() {
+        let second = Duration::from_secs(1);
+        let walk = message(Phase::Walk, None, 12_000, 0, second);
+        assert_eq!(walk, "listing: 12,000 names, 12,000/s");
+        let store = message(Phase::Store, Some(90), 30, 2_048, second);
+        assert_eq!(store, "storing: 30 of 90 files, 30/s, 2.0 KiB");
+        assert_eq!(message(Phase::Commit, None, 0, 0, second), "making it durable");
+    }
+
+    #[test]
+    fn a_notice_is_one_line_that_a_terminal_can_show() {
+        let (kind, document) =
+            describe(&Notice::IgnoreFileSkipped { path: "a\x1b[2J\nb".into(), reason: "x".into() });
+        assert_eq!(kind, Kind::Warning);
+        assert_eq!(document.message, "a\\u{1b}[2J\\nb was not obeyed: x");
+    }
+}
