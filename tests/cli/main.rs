@@ -4,4 +4,5 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod reader;
 mod scaffolding;

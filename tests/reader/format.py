@@ -3,10 +3,14 @@
 An entry is a dict with `path` (bytes), `kind`, and the fields of its kind; `target` is bytes.
 """
 import base64
+import functools
 import json
 
-from blake3 import blake3
+import blake3 as plain
 from xxh3 import digest, xxh3_64
+
+# A page that was read is built again to see where it is cut: it need not be hashed twice.
+blake3 = functools.lru_cache(maxsize=4096)(plain.blake3)
 
 # A page begins at an item whose cut hash is a multiple of TARGET if the page before it has LEAST
 # items, and in any case after MOST.
