@@ -218,7 +218,8 @@ fn index(
     }
 }
 
-/// Remembers what was seen, for the next capture. The caller still holds the workspace's lock.
+/// Remembers what was seen, for the next capture, as the state of `checkpoint`, whose entries are those
+/// of `held`. The caller still holds the workspace's lock.
 ///
 /// Entries that were read although their stamps had not moved are written as trusted if they are by
 /// now: so a tree that was just checked out is read twice and not for ever.
@@ -227,14 +228,11 @@ pub(crate) fn save_cache(
     workspace: WorkspaceId,
     base: Option<Base>,
     held: &Held,
-    committed: &Committed,
+    checkpoint: CheckpointRef,
 ) -> Result<()> {
     let dir = access.workspaces.directory(workspace);
-    let header = CacheHeader {
-        store: access.store,
-        checkpoint: committed.id.clone(),
-        digest: committed.digest,
-    };
+    let CheckpointRef { id: checkpoint, digest } = checkpoint;
+    let header = CacheHeader { store: access.store, checkpoint, digest };
     if held.cache_is_current
         && let Some(cache) = base.and_then(|base| base.cache)
     {

@@ -89,6 +89,7 @@ impl Store {
         let unchanged = unchanged_since(&access, options, base.as_ref(), parent.as_ref(), &held)?;
         if let Some(checkpoint) = unchanged {
             operation.end()?;
+            remember_unchanged(&access, &open, base, &held, monitor);
             let elapsed_ms = elapsed_ms(started);
             return Ok(outcome(checkpoint, false, &open, held, elapsed_ms));
         }
@@ -270,6 +271,24 @@ fn unchanged_since(
     Ok(same.then(|| parent.id.clone()))
 }
 
+/// Notes that files which had to be read, although they are as in the base, can be relied upon by
+/// their stamps now. Without this a caller that asks only for changes reads them each time.
+fn remember_unchanged(
+    access: &Access,
+    open: &OpenWorkspace,
+    base: Option<Base>,
+    held: &Held,
+    monitor: &dyn Monitor,
+) {
+    let Some(base) = base.filter(|_| !held.cache_is_current) else { return };
+    let reference = CheckpointRef { id: base.id.clone(), digest: base.digest };
+    let saved = capture::save_cache(access, open.workspace.id, Some(base), held, reference);
+    if let Err(error) = saved {
+        let reason = format!("the stat cache was not written: {}", with_source(&error));
+        monitor.notice(&Notice::AfterCommit { reason });
+    }
+}
+
 /// What follows a commit and is never part of its success.
 pub(super) fn after_commit(
     access: &Access,
@@ -283,7 +302,8 @@ pub(super) fn after_commit(
         let reason = format!("{what}: {}", with_source(error));
         monitor.notice(&Notice::AfterCommit { reason });
     };
-    let saved = capture::save_cache(access, open.workspace.id, base, held, committed);
+    let checkpoint = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
+    let saved = capture::save_cache(access, open.workspace.id, base, held, checkpoint);
     if let Err(error) = saved {
         tell("the stat cache was not written", &error);
     }
