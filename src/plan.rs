@@ -469,7 +469,10 @@ impl<'a> Planner<'a> {
             .into_iter()
             .rev()
             .find_map(|ancestor| self.then.get(ancestor.as_bytes()).copied());
+        // That an earlier restore made it is evidence enough that it was not there before.
+        let is_made = matches!(self.input.selection, Selection::Touched(_));
         match ancestor.map(|entry| &entry.kind) {
+            Some(EntryKind::Dir { .. }) if is_made => {}
             Some(EntryKind::Dir { listed: Listed::Whole }) if self.input.then_is_full => {}
             // Said once, at the path that the target names.
             Some(

@@ -14,7 +14,7 @@ use crate::capture::content::{self, ReadFile};
 use crate::checkpoint::{BlobState, CaptureProblem};
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
-use crate::hash::BlobHash;
+use crate::hash::{BlobHash, Digest};
 use crate::id::CheckpointId;
 use crate::limits;
 use crate::manifest::{self, Counts, Entry, EntryKind, Mode, OmitReason, Tree, read_entries};
@@ -31,6 +31,8 @@ use crate::workspaces::{CachedEntry, Stamps, StatCache};
 pub(crate) struct Base {
     /// Which one.
     pub(crate) id: CheckpointId,
+    /// The checksum of its manifest.
+    pub(crate) digest: Digest,
     /// Its entries' pages.
     pub(crate) tree: Tree,
     /// What the stat cache knows of it, where it describes exactly this checkpoint.

@@ -229,6 +229,7 @@ pub(super) fn begin<'a>(
     let parent = newest.as_ref().map(reference);
     let base = base.map(|row| Base {
         id: row.id,
+        digest: row.digest,
         tree: row.tree,
         cache: if cache_fits { cache } else { None },
     });

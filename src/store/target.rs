@@ -129,6 +129,7 @@ pub(super) fn force_in(
     monitor: &dyn Monitor,
 ) -> Result<()> {
     let mut forced = Vec::new();
+    let mut revealed = Vec::new();
     for entry in target.entries.iter().filter(|entry| selection.includes_or_leads_to(&entry.path)) {
         let seen = walked.find(&entry.path).map(|observed| &observed.what);
         match entry.kind {
@@ -139,49 +140,82 @@ pub(super) fn force_in(
                 }
             }
             EntryKind::Dir { .. } => {
-                if matches!(seen, None | Some(What::Omitted { .. })) {
-                    reveal_directory(open, walked, &entry.path)?;
-                }
+                reveal(open, walked, &entry.path, &mut revealed, &mut forced)?;
             }
             EntryKind::Omitted { .. } | EntryKind::Absent => {}
         }
     }
+    // What the earlier restore made is to go again.
+    if let Selection::Touched(left) = selection {
+        let is_named =
+            |path: &RelPath| target.entries.binary_search_by(|entry| entry.path.cmp(path)).is_ok();
+        for (path, left) in left.iter().filter(|(path, _)| !is_named(path)) {
+            if left.kind != EntryKind::Absent {
+                reveal(open, walked, path, &mut revealed, &mut forced)?;
+            }
+        }
+    }
     // What cannot be held is in the list of observations, with the reason: the plan goes by that.
-    walked.force(&forced, monitor).map(|_| ())
+    walked.force(&forced, monitor)?;
+    revealed.iter().try_for_each(|path| complete_listing(open, walked, path))
 }
 
-/// A directory that the target has and today's rules leave out is there all the same: a restore puts
-/// files into it, and need not hold what else is in it. It becomes an entry that is partial.
-pub(super) fn reveal_directory(
+/// Accounts for a path that today's rules leave out.
+///
+/// A directory is there all the same: a restore puts files into it, and need not hold what else is in
+/// it. It becomes an entry that is partial. Anything else must be held.
+fn reveal(
     open: &OpenWorkspace,
     walked: &mut Walked,
     path: &RelPath,
+    revealed: &mut Vec<RelPath>,
+    forced: &mut Vec<RelPath>,
 ) -> Result<()> {
-    let (Some(parent), place) =
-        (path.parent(), walked.observations.binary_search_by(|seen| seen.path.cmp(path)))
-    else {
-        return Ok(());
-    };
-    let by_rule = match place.ok().map(|index| &walked.observations[index].what) {
+    let place = walked.observations.binary_search_by(|seen| seen.path.cmp(path));
+    match place.ok().map(|index| &walked.observations[index].what) {
+        None => {}
         Some(What::Omitted { reason, .. }) => {
-            matches!(reason, OmitReason::Secret | OmitReason::Store | OmitReason::Mount)
+            if matches!(reason, OmitReason::Secret | OmitReason::Store | OmitReason::Mount) {
+                return Ok(());
+            }
         }
-        _ => false,
-    };
+        Some(_) => return Ok(()),
+    }
+    let Some(parent) = path.parent() else { return Ok(()) };
     let parent_is_seen =
         walked.find(&parent).is_some_and(|seen| matches!(seen.what, What::Dir { .. }));
-    if by_rule || !parent_is_seen {
+    if !parent_is_seen {
         return Ok(());
     }
     let Some(parent) = open.dir.try_open_dir(&parent)? else { return Ok(()) };
-    let Some(stat) = parent.stat(path.name())?.filter(|stat| stat.kind == FileKind::Dir) else {
+    let Some(stat) = parent.stat(path.name())? else { return Ok(()) };
+    if stat.kind != FileKind::Dir {
+        forced.push(path.clone());
         return Ok(());
-    };
+    }
     let what = What::Dir { listed: Listed::Partial };
     let observed = Observed { path: path.clone(), stat, what };
     match place {
         Ok(index) => walked.observations[index] = observed,
         Err(index) => walked.observations.insert(index, observed),
+    }
+    revealed.push(path.clone());
+    Ok(())
+}
+
+/// A directory of which every name is accounted for by now is not partial any more.
+fn complete_listing(open: &OpenWorkspace, walked: &mut Walked, path: &RelPath) -> Result<()> {
+    let Some(dir) = open.dir.try_open_dir(path)? else { return Ok(()) };
+    for name in dir.names()? {
+        let is_seen = path.join(&name).is_ok_and(|inside| walked.find(&inside).is_some());
+        if !is_seen {
+            return Ok(());
+        }
+    }
+    if let Ok(index) = walked.observations.binary_search_by(|seen| seen.path.cmp(path))
+        && let What::Dir { listed } = &mut walked.observations[index].what
+    {
+        *listed = Listed::Whole;
     }
     Ok(())
 }
