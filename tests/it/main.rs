@@ -6,6 +6,7 @@ mod support;
 
 mod golden;
 mod hashing;
+mod model;
 mod round_trip;
 mod scaffolding;
 mod tidy;

@@ -1,0 +1,640 @@
+//! A workspace, a store, and what is known about both without asking the library.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use turnpoint::id::{CheckpointId, SessionName};
+use turnpoint::path::RelPath;
+use turnpoint::plan::SkipReason;
+use turnpoint::settings::ScopeSettings;
+use turnpoint::{
+    CaptureOptions, Error, ListQuery, PruneRule, RestoreOptions, RestoreOutcome, Store,
+};
+
+use super::oracle::{self, Classes, Thens};
+use super::truth::{self, Id};
+use super::{MODES, PATHS, RULES, Step, TARGETS};
+use crate::support::fingerprint::{self, Fingerprint, Node};
+
+const SESSIONS: [&str; 2] = ["main", "other"];
+
+/// A living checkpoint.
+#[derive(Debug)]
+struct Checkpoint {
+    thens: Thens,
+    is_safety: bool,
+    is_pinned: bool,
+    label: Option<String>,
+}
+
+/// A restore that can be undone.
+#[derive(Debug)]
+struct Restored {
+    before: Fingerprint,
+    after: Fingerprint,
+}
+
+pub(super) struct World {
+    store: Store,
+    home: tempfile::TempDir,
+    workspace: tempfile::TempDir,
+    living: BTreeMap<Id, Checkpoint>,
+    restores: Vec<Restored>,
+    /// Which captures are checked for reading nothing: few, since they have to wait.
+    captures: u32,
+}
+
+/// The present tree, and what is in scope of it.
+struct Present {
+    tree: Fingerprint,
+    classes: Classes,
+}
+
+impl World {
+    pub(super) fn new(is_on_disk: bool) -> Self {
+        let memory = Path::new("/dev/shm");
+        let place =
+            if is_on_disk || !memory.is_dir() { std::env::temp_dir() } else { memory.to_owned() };
+        let make =
+            || tempfile::Builder::new().prefix("turnpoint-test-").tempdir_in(&place).unwrap();
+        let world = Self {
+            store: Store::at(Path::new("/nowhere")),
+            home: make(),
+            workspace: make(),
+            living: BTreeMap::new(),
+            restores: Vec::new(),
+            captures: 0,
+        };
+        fs::create_dir_all(world.root().join(".git/info")).unwrap();
+        fs::write(world.root().join(".git/info/x"), "not a repository").unwrap();
+        Self { store: Store::at(world.home.path()), ..world }
+    }
+
+    fn root(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// Where an edit takes place; an error where a symlink would lead it elsewhere.
+    fn path(&self, at: usize) -> std::io::Result<PathBuf> {
+        let path = self.root().join(relative(at));
+        let above = path.ancestors().skip(1).take_while(|above| *above != self.root());
+        for above in above {
+            if above.is_symlink() {
+                return Err(refused());
+            }
+        }
+        Ok(path)
+    }
+
+    fn look(&self) -> Present {
+        let tree = fingerprint::with_stamps(self.root());
+        let classes = oracle::classify(self.root(), &tree);
+        Present { tree, classes }
+    }
+
+    fn scope() -> ScopeSettings {
+        let mut scope = ScopeSettings::default();
+        scope.file_limit_bytes = oracle::FILE_LIMIT_BYTES;
+        scope
+    }
+
+    fn restore_options() -> RestoreOptions {
+        let mut options = RestoreOptions::default();
+        options.scope = Self::scope();
+        options.session = Some(SESSIONS[0].to_owned());
+        options
+    }
+
+    pub(super) fn take(&mut self, step: &Step) {
+        match step {
+            Step::Capture { session, if_changed } => self.capture(*session, *if_changed),
+            Step::Restore { which, thorough, preserve_mtime } => {
+                let mut options = Self::restore_options();
+                options.thorough = *thorough;
+                options.preserve_mtime = *preserve_mtime;
+                self.restore(*which, options);
+            }
+            Step::RestorePaths { which, paths } => {
+                let mut options = Self::restore_options();
+                let path = |at: &usize| RelPath::new(PATHS[*at]).unwrap();
+                options.paths = paths.iter().map(path).collect();
+                self.restore(*which, options);
+            }
+            Step::Undo => self.undo(),
+            Step::Prune { session, keep } => self.prune(*session, *keep),
+            Step::Collect { aged } => self.collect(*aged),
+            Step::Pin { which, pinned } => self.pin(*which, *pinned),
+            Step::Label { which, label } => self.label(*which, label.map(|n| format!("label {n}"))),
+            Step::Reopen => self.store = Store::at(self.home.path()),
+            Step::DeleteIndex => self.delete_index(),
+            Step::DeleteStatCache => self.delete_stat_cache(),
+            // An edit that makes no sense where it falls changes nothing.
+            edit => drop(self.edit(edit)),
+        }
+    }
+
+    fn edit(&self, step: &Step) -> std::io::Result<()> {
+        match step {
+            Step::Write { at, content } => self.write(*at, &content_of(*content)),
+            Step::Append { at } => {
+                let old = fs::read(regular(&self.path(*at)?)?)?;
+                fs::write(self.path(*at)?, [&old[..], b"more\n"].concat())
+            }
+            Step::RewriteSilently { at } => rewrite_silently(&regular(&self.path(*at)?)?),
+            Step::Remove { at } => remove(&self.path(*at)?),
+            Step::Rename { from, to } => {
+                make_parent(&self.path(*to)?)?;
+                fs::rename(self.path(*from)?, self.path(*to)?)
+            }
+            Step::Chmod { at, mode } => {
+                let path = self.path(*at)?;
+                let mode = if fs::symlink_metadata(&path)?.is_dir() {
+                    MODES[*mode] | 0o700
+                } else {
+                    // Set-id bits of files are never restored: a test of its own.
+                    MODES[*mode] & 0o777
+                };
+                fs::set_permissions(not_link(&path)?, Permissions::from_mode(mode))
+            }
+            Step::Symlink { at, target } => {
+                make_parent(&self.path(*at)?)?;
+                symlink(OsStr::from_bytes(TARGETS[*target]), self.path(*at)?)
+            }
+            Step::MakeDir { at } => fs::create_dir_all(self.path(*at)?),
+            Step::HardLink { from, to } => {
+                make_parent(&self.path(*to)?)?;
+                fs::hard_link(regular(&self.path(*from)?)?, self.path(*to)?)
+            }
+            Step::Fifo { at } => {
+                make_parent(&self.path(*at)?)?;
+                let mode = rustix::fs::Mode::from_raw_mode(0o644);
+                let kind = rustix::fs::FileType::Fifo;
+                let cwd = rustix::fs::CWD;
+                Ok(rustix::fs::mknodat(cwd, self.path(*at)?, kind, mode, 0)?)
+            }
+            Step::Swap { at, to } => {
+                remove(&self.path(*at)?)?;
+                match to {
+                    0 => self.write(*at, b"swapped"),
+                    1 => symlink("swapped", self.path(*at)?),
+                    _ => fs::create_dir_all(self.path(*at)?),
+                }
+            }
+            Step::Ignore { below, rules } => {
+                let directory = if *below { self.root().join("d") } else { self.root().to_owned() };
+                let lines: String =
+                    rules.iter().map(|&rule| format!("{}\n", RULES[rule])).collect();
+                fs::write(directory.join(".gitignore"), lines)
+            }
+            Step::TouchAll => {
+                for (path, node) in fingerprint::of(self.root()) {
+                    if matches!(node.kind, fingerprint::Kind::File { .. }) {
+                        File::open(self.root().join(path))?.set_modified(SystemTime::now())?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, at: usize, content: &[u8]) -> std::io::Result<()> {
+        let path = self.path(at)?;
+        make_parent(&path)?;
+        if path.symlink_metadata().is_ok() {
+            fs::write(regular(&path)?, content)
+        } else {
+            fs::write(path, content)
+        }
+    }
+
+    fn capture(&mut self, session: bool, if_changed: bool) {
+        let mut options = CaptureOptions::default();
+        options.session = Some(SESSIONS[usize::from(session)].to_owned());
+        options.if_changed = if_changed;
+        options.scope = Self::scope();
+        let present = self.look();
+        let outcome = self.store.capture(self.root(), &options, &()).unwrap();
+        assert!(outcome.complete, "{:?}", outcome.problems);
+        let now = fingerprint::with_stamps(self.root());
+        assert_eq!(oracle::violations(&present.tree, &now), [""; 0], "a capture changes nothing");
+
+        let expected = oracle::captured(&present.tree, &present.classes);
+        let thens = self.thens(&outcome.checkpoint);
+        assert_thens(&expected, &thens);
+        let is_file = |then: &&oracle::Then| matches!(then, oracle::Then::Held(_));
+        let files = expected.values().filter(is_file).count() as u64;
+        assert_eq!(outcome.counts.files_observed, files);
+        assert!(outcome.created || if_changed);
+        if outcome.created {
+            let id = id_of(&outcome.checkpoint);
+            assert!(!self.living.contains_key(&id));
+            self.insert(id.clone(), thens, false);
+            self.retain(&id.0, 20);
+        }
+        self.assert_list();
+        self.captures += 1;
+        if self.captures % 64 == 7 {
+            self.assert_nothing_is_read(&options);
+        }
+    }
+
+    /// After two captures, the second when every stamp is old enough to be relied upon, nothing is
+    /// opened.
+    fn assert_nothing_is_read(&mut self, options: &CaptureOptions) {
+        for settled in [false, false, true] {
+            std::thread::sleep(Duration::from_millis(120));
+            let outcome = self.store.capture(self.root(), options, &()).unwrap();
+            let id = id_of(&outcome.checkpoint);
+            if outcome.created {
+                let thens = self.thens(&outcome.checkpoint);
+                self.insert(id.clone(), thens, false);
+                self.retain(&id.0, 20);
+            }
+            if settled {
+                assert_eq!(outcome.counts.files_read, 0);
+            }
+        }
+    }
+
+    fn insert(&mut self, id: Id, thens: Thens, is_safety: bool) {
+        self.living.insert(id, Checkpoint { thens, is_safety, is_pinned: false, label: None });
+    }
+
+    fn thens(&self, id: &CheckpointId) -> Thens {
+        oracle::thens(&self.store.entries(id, &RelPath::root(), &()).unwrap())
+    }
+
+    fn choose(&self, which: usize) -> Option<Id> {
+        self.living.keys().nth(which % self.living.len().max(1)).cloned()
+    }
+
+    fn restore(&mut self, which: usize, options: RestoreOptions) {
+        let Some(id) = self.choose(which) else { return };
+        let present = self.look();
+        let selected: Vec<PathBuf> =
+            options.paths.iter().map(|path| path.as_os().to_owned()).collect();
+        let thens = &self.living[&id].thens;
+        let result = self.store.restore(self.root(), &checkpoint_id(&id), &options, &());
+        let now = fingerprint::with_stamps(self.root());
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(Error::PathNotFound { path, .. }) => {
+                let path = path.as_os();
+                let named = thens.keys().any(|named| named.starts_with(path));
+                let seen =
+                    present.classes.get(path).is_some_and(|&class| class != oracle::Class::Below);
+                assert!(!named && !seen, "{path:?}");
+                assert_eq!(oracle::violations(&present.tree, &now), [""; 0]);
+                return;
+            }
+            Err(error) => panic!("{error}: {error:?}"),
+        };
+        let expected = oracle::restored(&present.tree, &present.classes, thens, &selected);
+        let context = (&outcome.plan.changes, &outcome.plan.skips);
+        assert_eq!(oracle::violations(&expected, &now), [""; 0], "{context:#?}");
+        assert_eq!(outcome.left, []);
+        assert_eq!(outcome.remarks, [""; 0]);
+        self.note_restore(&outcome, present, now, true);
+    }
+
+    /// Checks the safety checkpoint of a restore or undo, and remembers it.
+    fn note_restore(
+        &mut self,
+        outcome: &RestoreOutcome,
+        present: Present,
+        now: Fingerprint,
+        can_be_undone: bool,
+    ) {
+        let Some(safety) = &outcome.safety else {
+            assert_eq!(oracle::violations(&present.tree, &now), [""; 0]);
+            return;
+        };
+        let thens = self.thens(safety);
+        let expected = oracle::captured(&present.tree, &present.classes);
+        for (path, then) in &thens {
+            let is_true = match then {
+                oracle::Then::Held(held) => oracle::is_same(held, &present.tree[path]),
+                oracle::Then::Dir { mode, .. } => *mode == present.tree[path].mode,
+                oracle::Then::Omitted(_) => present.classes[path] != oracle::Class::In,
+            };
+            assert!(is_true, "{path:?}: {then:?}, was {:?}", present.tree.get(path));
+        }
+        for (path, then) in &expected {
+            let is_out = matches!(then, oracle::Then::Omitted(_));
+            assert!(is_out || thens.contains_key(path), "{path:?} was in scope and is not saved");
+        }
+        for (path, node) in &present.tree {
+            let is_changed = now.get(path).is_none_or(|now| !oracle::is_same(now, node));
+            let is_saved =
+                matches!(thens.get(path), Some(oracle::Then::Held(_) | oracle::Then::Dir { .. }));
+            assert!(is_saved || !is_changed, "{path:?} was changed and is not saved");
+        }
+        let id = id_of(safety);
+        self.insert(id.clone(), thens, true);
+        self.retain(&id.0, 20);
+        self.assert_list();
+        if can_be_undone {
+            self.restores.push(Restored { before: present.tree, after: now });
+        }
+    }
+
+    fn undo(&mut self) {
+        let present = self.look();
+        let result = self.store.undo(self.root(), &Self::restore_options(), &());
+        let now = fingerprint::with_stamps(self.root());
+        let Some(restored) = self.restores.pop() else {
+            assert!(matches!(result, Err(Error::NothingToUndo { .. })), "{result:?}");
+            return;
+        };
+        let outcome = result.unwrap();
+        let problems = undone(&restored, &present.tree, &now, &outcome);
+        let context = (&outcome.plan.changes, &outcome.plan.skips);
+        assert_eq!(problems, [""; 0], "{context:#?}");
+        if outcome.safety.is_none() && outcome.is_short() {
+            // All conflicts: it has not been undone.
+            self.restores.push(restored);
+        }
+        self.note_restore(&outcome, present, now, false);
+    }
+
+    /// What retention keeps of a session.
+    fn retain(&mut self, session: &str, keep: usize) {
+        let mut newest = true;
+        let mut plain = 0;
+        let mut gone = Vec::new();
+        for (id, checkpoint) in self.living.iter().rev().filter(|(id, _)| id.0 == session) {
+            plain += usize::from(!checkpoint.is_safety);
+            // No safety checkpoint here is a day old.
+            let stays = newest || checkpoint.is_safety || checkpoint.is_pinned || plain <= keep;
+            newest = false;
+            if !stays {
+                gone.push(id.clone());
+            }
+        }
+        for id in gone {
+            self.living.remove(&id);
+        }
+    }
+
+    fn prune(&mut self, session: bool, keep: u32) {
+        let name = SESSIONS[usize::from(session)];
+        let mut rule = PruneRule::default();
+        rule.keep = keep;
+        let before = self.living.len();
+        let result = self.store.prune(Some(&SessionName::new(name).unwrap()), rule, &());
+        if !self.living.keys().any(|id| id.0 == name) {
+            assert!(matches!(result, Err(Error::SessionNotFound { .. })), "{result:?}");
+            return;
+        }
+        self.retain(name, keep as usize);
+        assert_eq!(result.unwrap().pruned.len(), before - self.living.len());
+        self.assert_list();
+    }
+
+    fn collect(&mut self, aged: bool) {
+        if self.living.is_empty() {
+            return;
+        }
+        if aged {
+            self.age();
+        }
+        let outcome = self.store.gc(&()).unwrap();
+        assert_eq!(outcome.prune.pruned, []);
+        assert_eq!(outcome.sweep.failed, []);
+        self.assert_list();
+        let truth = self.check_truth();
+        let named: Vec<&String> = truth.references.keys().collect();
+        let mut found: Vec<String> = truth::blobs_on_disk(self.store.root())
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        found.sort();
+        if aged {
+            assert_eq!(found.iter().collect::<Vec<_>>(), named);
+            assert_eq!(outcome.sweep.blobs_waiting, 0);
+        }
+    }
+
+    /// Makes everything older than the grace.
+    fn age(&self) {
+        let store = self.store.root();
+        if store.join("index.db").exists() {
+            truth::sql(store, truth::AGE);
+        }
+        for blob in truth::blobs_on_disk(store) {
+            let old = SystemTime::now() - Duration::from_hours(1);
+            File::open(blob).unwrap().set_modified(old).unwrap();
+        }
+    }
+
+    fn pin(&mut self, which: usize, pinned: bool) {
+        let Some(id) = self.choose(which) else { return };
+        let checkpoint = checkpoint_id(&id);
+        if pinned {
+            self.store.pin(&checkpoint, Some("a note"), &()).unwrap();
+        } else {
+            self.store.unpin(&checkpoint, &()).unwrap();
+        }
+        self.living.get_mut(&id).unwrap().is_pinned = pinned;
+        self.assert_list();
+    }
+
+    fn label(&mut self, which: usize, label: Option<String>) {
+        let Some(id) = self.choose(which) else { return };
+        self.store.label(&checkpoint_id(&id), label.as_deref(), &()).unwrap();
+        self.living.get_mut(&id).unwrap().label = label;
+        self.assert_list();
+    }
+
+    fn delete_index(&self) {
+        for name in ["index.db", "index.db-wal", "index.db-shm"] {
+            // Not there before the first capture.
+            drop(fs::remove_file(self.store.root().join(name)));
+        }
+    }
+
+    fn delete_stat_cache(&self) {
+        let Ok(workspaces) = fs::read_dir(self.store.root().join("workspaces")) else { return };
+        for workspace in workspaces {
+            drop(fs::remove_file(workspace.unwrap().path().join("stat-cache")));
+        }
+    }
+
+    fn assert_list(&self) {
+        let listing = self.store.list(&ListQuery::All, &()).unwrap();
+        assert_eq!(listing.unreadable(), 0);
+        let mut listed: Vec<_> = listing
+            .checkpoints()
+            .map(|summary| (id_of(&summary.id), summary.pinned, summary.label.clone()))
+            .collect();
+        listed.sort();
+        let living = self.living.iter();
+        let expected: Vec<_> =
+            living.map(|(id, known)| (id.clone(), known.is_pinned, known.label.clone())).collect();
+        assert_eq!(listed, expected);
+    }
+
+    fn check_truth(&self) -> truth::Truth {
+        let truth = truth::read(self.store.root());
+        assert_eq!(
+            truth.checkpoints.keys().collect::<Vec<_>>(),
+            self.living.keys().collect::<Vec<_>>()
+        );
+        for (id, checkpoint) in &self.living {
+            assert_thens(&checkpoint.thens, &truth.checkpoints[id]);
+        }
+        truth::assert_index_is(self.store.root(), &truth);
+        truth
+    }
+
+    /// At the end of a case: every checkpoint can be had back, and files and index say the same.
+    pub(super) fn check_everything(&mut self) {
+        if self.living.is_empty() {
+            return;
+        }
+        // Makes the index anew, should it have been deleted last.
+        self.store = Store::at(self.home.path());
+        drop(self.store.plan_gc(&()).unwrap());
+        self.check_truth();
+        let into = tempfile::tempdir_in(self.home.path()).unwrap();
+        for (number, (id, checkpoint)) in self.living.iter().enumerate() {
+            let place = into.path().join(number.to_string());
+            let options = Self::restore_options();
+            self.store.restore_into(&checkpoint_id(id), &place, &options, &()).unwrap();
+            let expected = oracle::restored_into(&checkpoint.thens);
+            fingerprint::assert_same(&expected, &fingerprint::of(&place));
+        }
+        for leftover in ["tmp", "leases", "journal"] {
+            let found = fs::read_dir(self.store.root().join(leftover)).unwrap().count();
+            assert_eq!(found, 0, "{leftover}");
+        }
+    }
+}
+
+/// What is wrong with an undo: a path that the restore changed and nobody since must be as it was
+/// before; everything else must not have been touched.
+fn undone(
+    restored: &Restored,
+    before: &Fingerprint,
+    after: &Fingerprint,
+    outcome: &RestoreOutcome,
+) -> Vec<String> {
+    let state = |tree: &Fingerprint, path: &Path| {
+        tree.get(path).map(|node| Node { stamps: None, ..node.clone() })
+    };
+    let mut problems = Vec::new();
+    let paths = restored.before.keys().chain(restored.after.keys()).chain(before.keys());
+    for path in paths {
+        let (was, left) = (state(&restored.before, path), state(&restored.after, path));
+        let (now, then) = (state(before, path), state(after, path));
+        let is_conflict = was != left && now != left && now != was;
+        if was == left || is_conflict || now == was {
+            if then != now {
+                problems.push(format!("{path:?} was not to be touched: {now:?}, now {then:?}"));
+            }
+        } else if then != was && !is_in_the_way(path, restored, before, outcome) {
+            problems.push(format!("{path:?} was to become {was:?} and is {then:?}"));
+        }
+        let is_told = outcome.plan.skips.iter().any(|skip| {
+            let skipped = skip.path.as_os();
+            skip.reason == SkipReason::Conflict
+                && (skipped == path.as_path() || path.starts_with(skipped))
+        });
+        if is_conflict && !is_told {
+            problems.push(format!("{path:?} is a conflict and is not named"));
+        }
+    }
+    problems
+}
+
+/// Whether somebody's later work above or below a path keeps it from being taken back.
+fn is_in_the_way(
+    path: &Path,
+    restored: &Restored,
+    before: &Fingerprint,
+    outcome: &RestoreOutcome,
+) -> bool {
+    let differs = |tree: &Fingerprint, path: &Path| {
+        let stateless = |node: &Node| Node { stamps: None, ..node.clone() };
+        tree.get(path).map(stateless) != before.get(path).map(stateless)
+    };
+    let is_near = |other: &Path| other.starts_with(path) || path.starts_with(other);
+    let is_worked_on = restored
+        .after
+        .keys()
+        .chain(before.keys())
+        .any(|other| is_near(other) && differs(&restored.after, other));
+    is_worked_on && outcome.plan.skips.iter().any(|skip| is_near(skip.path.as_os()))
+        || is_worked_on
+            && before.get(path).is_some_and(|node| matches!(node.kind, fingerprint::Kind::Dir))
+}
+
+fn assert_thens(expected: &Thens, found: &Thens) {
+    let paths = expected.keys().chain(found.keys());
+    let differing: Vec<_> = paths
+        .filter(|path| expected.get(*path) != found.get(*path))
+        .map(|path| (path, expected.get(path), found.get(path)))
+        .collect();
+    assert!(differing.is_empty(), "expected, found: {differing:#?}");
+}
+
+fn relative(at: usize) -> &'static Path {
+    Path::new(OsStr::from_bytes(PATHS[at]))
+}
+
+fn id_of(id: &CheckpointId) -> Id {
+    (id.session.as_str().to_owned(), id.seq.get())
+}
+
+fn checkpoint_id(id: &Id) -> CheckpointId {
+    let session = SessionName::new(&id.0).unwrap();
+    CheckpointId { session, seq: turnpoint::id::Seq::new(id.1).unwrap() }
+}
+
+fn content_of(number: u8) -> Vec<u8> {
+    match number {
+        0 => Vec::new(),
+        1..=3 => vec![b'0' + number],
+        4 => b"some text, not long\n".repeat(20),
+        5 => b"another text, as long\n".repeat(20),
+        6 => b"too large for the limit\n".repeat(300),
+        _ => b"line\r\n\0binary\xff".to_vec(),
+    }
+}
+
+fn make_parent(path: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(path.parent().unwrap())
+}
+
+fn refused() -> std::io::Error {
+    std::io::ErrorKind::Unsupported.into()
+}
+
+fn not_link(path: &Path) -> std::io::Result<PathBuf> {
+    if fs::symlink_metadata(path)?.is_symlink() { Err(refused()) } else { Ok(path.to_owned()) }
+}
+
+fn regular(path: &Path) -> std::io::Result<PathBuf> {
+    if fs::symlink_metadata(path)?.is_file() { Ok(path.to_owned()) } else { Err(refused()) }
+}
+
+fn rewrite_silently(path: &Path) -> std::io::Result<()> {
+    let modified = fs::metadata(path)?.modified()?;
+    let content: Vec<u8> = fs::read(path)?.iter().map(|byte| byte ^ 1).collect();
+    fs::write(path, content)?;
+    File::open(path)?.set_modified(modified)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    }
+}
