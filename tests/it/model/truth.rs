@@ -97,7 +97,7 @@ fn hash_of(value: &Value) -> String {
 }
 
 fn blob(store: &Path, hash: &str) -> PathBuf {
-    store.join("blobs").join(&hash[..2]).join(hash)
+    store.join("blobs").join(hash.get(..2).unwrap()).join(hash)
 }
 
 fn decompress(store: &Path, hashes: &[String]) -> Vec<u8> {

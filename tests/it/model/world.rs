@@ -187,9 +187,8 @@ impl World {
             }
             Step::Ignore { below, rules } => {
                 let directory = if *below { self.root().join("d") } else { self.root().to_owned() };
-                let lines: String =
-                    rules.iter().map(|&rule| format!("{}\n", RULES[rule])).collect();
-                fs::write(directory.join(".gitignore"), lines)
+                let lines: Vec<&str> = rules.iter().map(|&rule| RULES[rule]).collect();
+                fs::write(directory.join(".gitignore"), lines.join("\n"))
             }
             Step::TouchAll => {
                 for (path, node) in fingerprint::of(self.root()) {
@@ -519,6 +518,7 @@ impl World {
 
 /// What is wrong with an undo: a path that the restore changed and nobody since must be as it was
 /// before; everything else must not have been touched.
+#[expect(clippy::unnecessary_debug_formatting, reason = "a name may hold a newline")]
 fn undone(
     restored: &Restored,
     before: &Fingerprint,
