@@ -4,5 +4,7 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod long_walk;
 mod reader;
 mod scaffolding;
+mod storm;

@@ -361,6 +361,38 @@ impl Corpus {
         Ok(())
     }
 
+    /// Takes an existing tree for one to edit: every regular file and symlink below `root`.
+    pub(crate) fn adopt(root: &Path, seed: u64) -> io::Result<Self> {
+        let mut corpus = Self {
+            root: root.to_owned(),
+            files: BTreeSet::new(),
+            links: BTreeSet::new(),
+            bytes: 0,
+            seed,
+        };
+        corpus.adopt_below(root)?;
+        Ok(corpus)
+    }
+
+    fn adopt_below(&mut self, directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let metadata = path.symlink_metadata()?;
+            let Some(name) = path.strip_prefix(&self.root).ok().and_then(Path::to_str) else {
+                continue;
+            };
+            if metadata.is_dir() {
+                self.adopt_below(&path)?;
+            } else if metadata.is_symlink() {
+                self.links.insert(name.to_owned());
+            } else {
+                self.bytes += metadata.len();
+                self.files.insert(name.to_owned());
+            }
+        }
+        Ok(())
+    }
+
     fn put(&mut self, path: String, content: &[u8], mode: u32) -> io::Result<()> {
         write_new(&self.root.join(&path), content, mode)?;
         self.bytes += content.len() as u64;
