@@ -27,7 +27,7 @@ pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{
-    copy_attributes, hash_file, is_directory, is_young, list_dir, make_directory_if_missing,
+    copy_attributes, hash_file, is_abandoned, is_directory, list_dir, make_directory_if_missing,
     modified_ns, overwrite_start, real_path, remove_file, remove_tree, replace, require_space,
     reserve, set_file_mode, touch,
 };

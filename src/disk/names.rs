@@ -11,6 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::clock::Timestamp;
 use crate::disk::dir::{Dir, FileKind, file_stat};
+use crate::disk::lock::{LockKind, try_flock};
 use crate::disk::small::write_whole;
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
@@ -60,6 +61,7 @@ pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result
     let temp = [b"replace-", std::process::id().to_string().as_bytes(), b"-", name].concat();
     tmp.try_unlink(&temp)?;
     let mut file = tmp.create_file(&temp)?;
+    file.lock().at("lock", tmp.path_of(&temp))?;
     let written = write_whole(&mut file, bytes, &tmp.path_of(&temp))
         .and_then(|()| tmp.rename_to(&temp, dir, name));
     if written.is_err() {
@@ -100,12 +102,19 @@ pub(crate) fn touch(path: &Path) -> Result<()> {
     Dir::open(dir)?.set_mtime(name.as_encoded_bytes(), now)
 }
 
-/// Whether the file `name` in `dir` was modified within the last day: a temporary file without a
-/// lease may belong to a living process.
-pub(crate) fn is_young(dir: &Dir, name: &[u8]) -> Result<bool> {
+/// Whether nobody is writing the temporary file `name` any more: its writer keeps it locked. A minute's
+/// age covers the moment between its making and its locking.
+pub(crate) fn is_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
     let Some(stat) = dir.stat(name)? else { return Ok(false) };
     let age = Timestamp::from_ns(stat.mtime_ns).until(Timestamp::now());
-    Ok(age < std::time::Duration::from_secs(24 * 60 * 60))
+    if age < limits::GRACE {
+        return Ok(false);
+    }
+    if stat.kind != FileKind::File {
+        return Ok(true);
+    }
+    let file = dir.open_file(name)?;
+    try_flock(&file, LockKind::Exclusive, &dir.path_of(name))
 }
 
 /// Makes the file at `path`, mode 0600, take `bytes` of the disk, where it is missing and twice as

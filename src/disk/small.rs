@@ -103,11 +103,13 @@ pub(crate) fn replace_durably(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -
     dir.sync()
 }
 
-/// A temporary file, whole and durable; removed when dropped, unless it was renamed.
+/// A temporary file, whole and durable; removed when dropped, unless it was renamed. It is locked as
+/// long as its process lives, so that [`crate::disk::is_abandoned`] can tell.
 struct Temp<'a> {
     tmp: &'a Dir,
     name: Vec<u8>,
     present: bool,
+    _locked: File,
 }
 
 impl<'a> Temp<'a> {
@@ -124,8 +126,10 @@ impl<'a> Temp<'a> {
                 Err(error) => return Err(error),
             }
         };
-        let temp = Self { tmp, name, present: true };
-        let path = tmp.path_of(&temp.name);
+        let path = tmp.path_of(&name);
+        file.lock().at("lock", &path)?;
+        let locked = file.try_clone().at("open", &path)?;
+        let temp = Self { tmp, name, present: true, _locked: locked };
         write_whole(&mut file, bytes, &path)?;
         file.sync_all().at("sync", &path)?;
         Ok(temp)

@@ -212,7 +212,7 @@ fn remove_leftovers(access: &Access) -> Result<u64> {
             std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
         let owned = match id {
             Some(id) => known.contains(&id) || disk::is_alive(&access.leases, id)?,
-            None => disk::is_young(&access.tmp, &name)?,
+            None => !disk::is_abandoned(&access.tmp, &name)?,
         };
         if !owned {
             disk::remove_tree(&access.tmp, &name)?;

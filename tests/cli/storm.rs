@@ -67,40 +67,14 @@ fn verify_clean(program: &Program) {
     assert_eq!(report["findings"], serde_json::json!([]));
 }
 
+/// A small tree in which no rule leaves anything out, so that the whole of it can be compared.
 fn small_corpus(root: &Path, seed: u64) -> Corpus {
     let shape = Shape { files: 150, mean_bytes: 2_000, ignored: 0, seed };
     let corpus = Corpus::generate(root, shape).unwrap();
-    // Ignored names are not part of a checkpoint, so the copy to compare with has none either.
-    remove_ignored(root);
-    corpus
-}
-
-fn remove_ignored(root: &Path) {
-    let listed = std::process::Command::new("git")
-        .args(["-c", "core.excludesFile=/dev/null", "ls-files", "-o", "-i", "--exclude-standard", "-z"])
-        .current_dir(root)
-        .env("GIT_DIR", init_aside(root))
-        .env("GIT_WORK_TREE", root)
-        .output()
-        .unwrap();
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-    for path in listed.stdout.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
-        fs::remove_file(root.join(std::str::from_utf8(path).unwrap())).unwrap();
+    for path in corpus.files.iter().filter(|path| path.ends_with(".gitignore")) {
+        fs::remove_file(root.join(path)).unwrap();
     }
-}
-
-/// An empty repository beside the tree, only to ask git which names its rules leave out.
-fn init_aside(root: &Path) -> PathBuf {
-    let aside = root.with_extension("git");
-    if !aside.exists() {
-        let made = std::process::Command::new("git")
-            .args(["init", "-q", "--bare"])
-            .arg(&aside)
-            .output()
-            .unwrap();
-        assert!(made.status.success());
-    }
-    aside
+    Corpus::adopt(root, seed).unwrap()
 }
 
 #[test]
@@ -176,6 +150,8 @@ fn eight_processes_work_on_one_store_beside_collections() {
         .collect();
     let done = AtomicBool::new(false);
     let kept: Vec<(String, Acknowledged)> = std::thread::scope(|scope| {
+        // Whatever fails, the sweeper ends.
+        let _end = SetOnDrop(&done);
         let sweeper = scope.spawn(|| {
             let mut collections = 0;
             while !done.load(Ordering::Relaxed) {
@@ -201,6 +177,14 @@ fn eight_processes_work_on_one_store_beside_collections() {
         check(&program, session, acknowledged);
     }
     verify_clean(&program);
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Captures after each of twelve turns, goes back once and takes that back.
@@ -230,12 +214,8 @@ fn killed_after(program: &Program, arguments: &[&str], delay: Duration) -> (bool
     if arguments[0] != "gc" {
         command.env_remove("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS");
     }
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + delay;
     loop {
         if child.try_wait().unwrap().is_some() {
