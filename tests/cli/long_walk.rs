@@ -12,6 +12,8 @@ use crate::support::program::{Program, run};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_turnpoint");
 const FILES: usize = 10_000;
+/// Larger ones (import libraries) would be most of the bytes.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Copies crates until the tree has [`FILES`] files; twice over, under other names, where there are
 /// not enough. Names that a capture leaves out by rule are not copied, so that the whole tree is in
@@ -68,7 +70,7 @@ fn copy_tree(from: &Path, to: &Path) -> io::Result<usize> {
             files += copy_tree(&source, &target)?;
         } else if kind.is_symlink() {
             symlink(fs::read_link(&source)?, &target)?;
-        } else {
+        } else if entry.metadata()?.len() <= FILE_BYTES_MAX {
             fs::copy(&source, &target)?;
             files += 1;
         }
@@ -110,7 +112,7 @@ fn a_long_walk_on_ten_thousand_files() {
     let mut collect = program.command(["gc", "--json"]);
     collect.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600");
     let collected = run(&mut collect).ok().json();
-    assert!(collected["sweep"]["blobs_removed"].as_u64().unwrap() > 0, "{collected}");
+    assert!(collected["blobs_removed"].as_u64().unwrap() > 0, "{collected}");
     let report = json(&["verify", "--read-data", "--json"]);
     assert_eq!(report["findings"], serde_json::json!([]));
 
