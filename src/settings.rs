@@ -155,8 +155,8 @@ impl Default for ScopeSettings {
 }
 
 impl ScopeSettings {
-    /// Whether the file or directory `name` in a directory named `parent` (empty for the root) holds
-    /// a secret, by its name.
+    /// Whether the file or directory `name`, in a directory named `parent`, holds a secret, by its
+    /// name.
     pub fn is_secret(&self, parent: &[u8], name: &[u8]) -> bool {
         self.secrets.matches(parent, name)
     }

@@ -163,7 +163,11 @@ pub(crate) fn walk(
     let pool = parallel::pool(options.threads)?;
     let answers = thread::scope(|scope| {
         let (cache, asked_of) = (&options.tracked, &tree);
-        let asking = scope.spawn(move || tracked::ask(&to_ask, cache, asked_of));
+        let asking = scope.spawn(move || {
+            tracked::ask(&to_ask, cache, asked_of, &|| {
+                asked_of.is_cancelled() || monitor.is_cancelled()
+            })
+        });
         let listed = parallel::list(&tree, &pool, monitor).and_then(|()| settle(&tree, monitor));
         send(&tree, Job::End);
         let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -263,11 +267,17 @@ fn finish(
         &options.tracked,
         &is_cancelled,
     );
+    let mut tracked_state = tracked.state;
     if let Some(failure) = &tracked.failure {
         if *failure == GitError::Cancelled {
             return Err(Error::Cancelled);
         }
         monitor.notice(&Notice::TrackedStale { reason: failure.to_string() });
+    } else if nested_repositories.len() > limits::NESTED_REPOSITORIES_MAX {
+        let most = limits::NESTED_REPOSITORIES_MAX;
+        let reason = format!("more than {most} repositories are in the workspace");
+        monitor.notice(&Notice::TrackedStale { reason });
+        tracked_state = Tracked::Stale;
     }
     graft::add_tracked(&tree, &mut observations, &tracked.excluded)?;
     graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
@@ -278,7 +288,7 @@ fn finish(
         ignore_digest: rules.digest,
         repository,
         nested_repositories,
-        tracked: tracked.state,
+        tracked: tracked_state,
         tracked_cache: tracked.cache,
         unfinished,
         unlisted,

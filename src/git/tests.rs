@@ -316,7 +316,7 @@ fn a_cancelled_child_is_killed_and_reaped() {
     let (_guard, path) = temp();
     let id_file = path.join("id");
     let command = endless(&format!("echo $$ > '{}'", id_file.display()));
-    let ended = finish(command, &path, Duration::from_secs(60), &|| id_file.exists());
+    let ended = finish(command, &path, Duration::from_mins(1), &|| id_file.exists());
     assert_eq!(ended.unwrap_err(), GitError::Cancelled);
     // It may have been killed before it had written all of its number.
     let id = fs::read_to_string(&id_file).unwrap();

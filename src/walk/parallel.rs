@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jwalk::{DirEntry, Parallelism, WalkDirGeneric};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -30,6 +30,9 @@ const LISTED_PATH_BYTES_MAX: usize = 4095;
 
 /// How often the waiting thread looks up.
 const POLL: Duration = Duration::from_millis(5);
+
+/// How long the waiting thread goes without news at most before it lets jwalk do the waiting.
+const PATIENCE_MAX: Duration = Duration::from_millis(50);
 
 /// What a directory's visit leaves for those of its children.
 #[derive(Debug, Clone, Default)]
@@ -140,10 +143,12 @@ impl Progress {
         }
     }
 
-    /// Returns when every directory was visited, or none for a while.
+    /// Returns when every directory was visited, or none for an eighth of the time it took so far.
     fn wait(&self, tree: &Tree, monitor: &dyn Monitor) {
         let mut state = locked(&self.state);
         let mut told = 0;
+        let start = Instant::now();
+        let mut heard = start;
         loop {
             let visited = state.visited;
             let waited = self.changed.wait_timeout(state, POLL);
@@ -153,7 +158,11 @@ impl Progress {
             if monitor.is_cancelled() {
                 tree.cancelled.store(true, Ordering::Relaxed);
             }
-            if state.outstanding == 0 || state.visited == visited {
+            if state.visited != visited {
+                heard = Instant::now();
+            }
+            let patience = ((heard - start) / 8).clamp(POLL, PATIENCE_MAX);
+            if state.outstanding == 0 || heard.elapsed() >= patience {
                 return;
             }
         }

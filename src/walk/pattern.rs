@@ -157,16 +157,13 @@ impl Class {
                 }
                 b'[' if pattern.get(at) == Some(&b':') => {
                     let end = at + 1 + pattern.get(at + 1..)?.iter().position(|&b| b == b']')?;
-                    match pattern[at + 1..end].strip_suffix(b":") {
-                        Some(name) => {
-                            class.add_named(name)?;
-                            previous = None;
-                            at = end + 1;
-                        }
-                        None => {
-                            class.add(b'[', b'[')?;
-                            previous = Some(b'[');
-                        }
+                    if let Some(name) = pattern[at + 1..end].strip_suffix(b":") {
+                        class.add_named(name)?;
+                        previous = None;
+                        at = end + 1;
+                    } else {
+                        class.add(b'[', b'[')?;
+                        previous = Some(b'[');
                     }
                 }
                 other => {

@@ -86,7 +86,12 @@ pub(super) struct TrackedReport {
 }
 
 /// Asks git about each repository of `jobs` whose index is not the one that `cache` knows.
-pub(super) fn ask(jobs: &Receiver<Job>, cache: &TrackedCache, tree: &Tree) -> Vec<Answer> {
+pub(super) fn ask(
+    jobs: &Receiver<Job>,
+    cache: &TrackedCache,
+    tree: &Tree,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let Ok(Job::Ask(directory, repository)) = jobs.recv() {
         // Before git reads it: a state written in between is then taken for a change.
@@ -100,7 +105,7 @@ pub(super) fn ask(jobs: &Receiver<Job>, cache: &TrackedCache, tree: &Tree) -> Ve
             tracked: Outcome::Unchanged,
         };
         if stamp.is_none() || stamp != known {
-            answer.ask(tree, &|| tree.is_cancelled());
+            answer.ask(tree, is_cancelled);
         }
         answers.push(answer);
     }
@@ -113,11 +118,9 @@ impl Answer {
             self.tracked = Outcome::Fresh(Vec::new());
             return;
         }
-        let directory = match self.directory.is_root() {
-            true => tree.root_path.clone(),
-            false => self.repository.top.clone(),
-        };
-        self.tracked = match git::tracked(&self.repository, &directory, is_cancelled) {
+        let is_outer = self.directory.is_root();
+        let directory = if is_outer { &tree.root_path } else { &self.repository.top };
+        self.tracked = match git::tracked(&self.repository, directory, is_cancelled) {
             Ok(paths) => Outcome::Fresh(paths),
             Err(error) => Outcome::Failed(error),
         };
@@ -194,9 +197,11 @@ impl Known {
         stamp: Option<IndexStamp>,
         paths: &[TrackedPath],
     ) -> Self {
-        let place = |path: &RelPath| match directory.is_root() {
-            true => Some(path.clone()),
-            false => RelPath::new([directory.as_bytes(), b"/", path.as_bytes()].concat()).ok(),
+        let place = |path: &RelPath| {
+            if directory.is_root() {
+                return Some(path.clone());
+            }
+            RelPath::new([directory.as_bytes(), b"/", path.as_bytes()].concat()).ok()
         };
         let (skipped, present): (Vec<&TrackedPath>, Vec<&TrackedPath>) =
             paths.iter().partition(|path| path.skip_worktree);

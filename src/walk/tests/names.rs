@@ -82,7 +82,7 @@ fn what_lies_beyond_the_kernels_longest_path_is_reached_by_handles() {
     let at = |name: &str| RelPath::new([&deepest, &b"/"[..], name.as_bytes()].concat()).unwrap();
     assert!(at("file").as_bytes().len() > 4096);
     assert!(walked.is_in_scope(&at("file")) && walked.is_in_scope(&at("link")));
-    assert_eq!(walked.find(&at("x.o")).unwrap().what, super::omitted(OmitReason::Ignored));
+    assert_eq!(walked.find(&at("x.o")).unwrap().what, omitted(OmitReason::Ignored));
     assert_eq!(walked.observations.len(), 1 + 1 + 20 + 3);
     assert_eq!(walked.unfinished, []);
     assert_eq!(walked.force(&[at("x.o")], &()).unwrap(), [Forced::Held]);
@@ -98,7 +98,7 @@ fn a_directory_beyond_the_deepest_level_is_observed_and_not_entered() {
     let deepest = walked.observations.last().unwrap();
     assert_eq!(deepest.path.components().count(), limits::DEPTH_MAX);
     assert_eq!(deepest.what, What::Dir { listed: Listed::Partial });
-    assert_eq!(walked.unfinished, [deepest.path.clone()]);
+    assert_eq!(walked.unfinished, std::slice::from_ref(&deepest.path));
     assert_eq!(walked.observations.len(), 1 + limits::DEPTH_MAX);
     remove_deep(&case.path.join("d"));
 }
@@ -114,6 +114,6 @@ fn a_path_beyond_the_longest_leaves_its_directory_partial() {
     let deepest = walked.observations.last().unwrap();
     assert_eq!(deepest.path.components().count(), levels);
     assert_eq!(deepest.what, What::Dir { listed: Listed::Partial });
-    assert_eq!(walked.unfinished, [deepest.path.clone()]);
+    assert_eq!(walked.unfinished, std::slice::from_ref(&deepest.path));
     remove_deep(&case.path.join(OsStr::from_bytes(&name)));
 }

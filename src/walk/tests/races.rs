@@ -7,6 +7,15 @@ use super::*;
 
 const WALKS: usize = 60;
 
+/// Says that it is over when it goes, also where an assertion fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Runs `disturb` over and over while the case is walked; each result goes to `judge`.
 fn while_disturbed(case: &Case, disturb: impl Fn() + Sync, mut judge: impl FnMut(&Walked)) {
     let is_over = AtomicBool::new(false);
@@ -16,13 +25,6 @@ fn while_disturbed(case: &Case, disturb: impl Fn() + Sync, mut judge: impl FnMut
                 disturb();
             }
         });
-        // Also where an assertion fails, so that the other thread ends.
-        struct Over<'a>(&'a AtomicBool);
-        impl Drop for Over<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::SeqCst);
-            }
-        }
         let _over = Over(&is_over);
         for _ in 0..WALKS {
             judge(&case.walk());
@@ -34,11 +36,7 @@ fn children(walked: &Walked, directory: &str) -> BTreeSet<String> {
     let directory = path(directory);
     let of_directory = |observed: &&Observed| observed.path.parent().as_ref() == Some(&directory);
     let observations = walked.observations.iter().filter(of_directory);
-    observations.map(|observed| printable_name(observed)).collect()
-}
-
-fn printable_name(observed: &Observed) -> String {
-    crate::path::printable(observed.path.name())
+    observations.map(|observed| crate::path::printable(observed.path.name())).collect()
 }
 
 fn named(start: &str, count: usize) -> BTreeSet<String> {

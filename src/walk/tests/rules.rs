@@ -167,7 +167,7 @@ fn asked_of_git(top: &Path, paths: &[String]) -> BTreeMap<String, (bool, String)
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let asked = paths.to_vec();
-    let writer = std::thread::spawn(move || {
+    let writer = thread::spawn(move || {
         for path in asked {
             stdin.write_all(path.as_bytes()).unwrap();
             stdin.write_all(&[0]).unwrap();
@@ -397,7 +397,7 @@ fn the_digest_follows_every_ignore_file_that_counts_and_nothing_else() {
     let case = Case::repository();
     case.write_all(&["a", "sub/b"]);
     let mut seen = BTreeSet::new();
-    let mut digest = || case.walk().ignore_digest.to_string();
+    let digest = || case.walk().ignore_digest.to_string();
     assert!(seen.insert(digest()));
     case.write("a", "other").write("c", "");
     assert!(!seen.insert(digest()));

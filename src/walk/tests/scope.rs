@@ -295,12 +295,18 @@ fn mounts_are_named_and_entered_only_if_asked_for() {
         return;
     }
     fs::write(at.join("x"), "").unwrap();
+    case.write("bound", "hidden");
+    let bound = case.path.join("bound");
+    let bind = Command::new("mount").arg("--bind").arg(at.join("x")).arg(&bound).status().unwrap();
+    assert!(bind.success());
     let apart = lines(&case.walk());
     case.settings.cross_mounts = true;
     let across = lines(&case.walk());
-    assert!(Command::new("umount").arg(&at).status().unwrap().success());
-    assert_eq!(apart, ["file a", "mount mount"]);
-    assert_eq!(across, ["file a", "dir mount", "file mount/x"]);
+    for at in [&bound, &at] {
+        assert!(Command::new("umount").arg(at).status().unwrap().success());
+    }
+    assert_eq!(apart, ["file a", "mount bound", "mount mount"]);
+    assert_eq!(across, ["file a", "file bound", "dir mount", "file mount/x"]);
 }
 
 #[test]
@@ -348,7 +354,7 @@ fn one_thread_is_enough_also_within_a_busy_pool() {
     let (sender, receiver) = mpsc::channel();
     outer.spawn(move || sender.send(lines(&case.walk())).unwrap());
     // A stall would be for ever; a walk of 150 paths is not.
-    let walked = receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let walked = receiver.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
     assert_eq!(walked, expected);
 }
 
