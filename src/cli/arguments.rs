@@ -25,7 +25,8 @@ use turnpoint::manifest::Trigger;
                   turnpoint list\n  \
                   turnpoint restore --dry-run latest\n  \
                   turnpoint restore latest\n  \
-                  turnpoint undo"
+                  turnpoint undo\n\n\
+                  The store is in TURNPOINT_HOME; by default in the `turnpoint` directory of the user's data."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -52,7 +53,7 @@ pub(crate) struct GlobalArguments {
     /// Long lists in full
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// When to use colors
+    /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto)]
     pub(crate) color: ColorWhen,
 }
@@ -60,7 +61,6 @@ pub(crate) struct GlobalArguments {
 /// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorWhen {
-    /// On a terminal, unless `NO_COLOR` is set
     Auto,
     Always,
     Never,
@@ -168,9 +168,9 @@ pub(crate) struct CheckpointArguments {
 #[derive(Debug, Args)]
 pub(crate) struct PathsArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT [PATH]")]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
-    /// Paths that look like a number or an option
+    /// Paths that look like a number or an option, after `--`
     #[arg(last = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 }
@@ -179,6 +179,7 @@ pub(crate) struct PathsArguments {
 ///
 /// Without CHECKPOINT: the newest of this workspace.
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint show [OPTIONS] [[SESSION] SEQ]")]
 #[command(after_help = "Examples:\n  \
                         turnpoint show\n  \
                         turnpoint show fix-login 3")]
@@ -191,6 +192,7 @@ pub(crate) struct ShowArguments {
 ///
 /// Without CHECKPOINT: the newest of this workspace. Paths are relative to the current directory.
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint ls [OPTIONS] [[SESSION] SEQ] [PATH]")]
 #[command(after_help = "Examples:\n  \
                         turnpoint ls latest src\n  \
                         turnpoint ls fix-login:3 --recursive\n  \
@@ -211,6 +213,7 @@ pub(crate) struct LsArguments {
 
 /// Write a file's content as a checkpoint holds it
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint cat [OPTIONS] [SESSION] SEQ PATH")]
 #[command(after_help = "Examples:\n  \
                         turnpoint cat latest src/main.rs\n  \
                         turnpoint cat fix-login:3 notes.txt > notes.old")]
@@ -229,6 +232,9 @@ pub(crate) struct CatArguments {
 /// differs is touched, and nothing is removed that the checkpoint does not show to have been absent.
 /// Shows the plan and asks; without a terminal it needs --yes.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--continue|--abort>"
+)]
 #[command(after_help = "Examples:\n  \
                         turnpoint restore --dry-run latest\n  \
                         turnpoint restore latest~1\n  \
@@ -291,6 +297,7 @@ pub(crate) struct UndoArguments {
 
 /// Pin a checkpoint, so that it is never pruned
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint pin [OPTIONS] [SESSION] SEQ")]
 #[command(after_help = "Example:\n  turnpoint pin fix-login 3 --note 'last one that worked'")]
 pub(crate) struct PinArguments {
     #[command(flatten)]
@@ -302,6 +309,7 @@ pub(crate) struct PinArguments {
 
 /// Unpin a checkpoint
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint unpin [OPTIONS] [SESSION] SEQ")]
 #[command(after_help = "Example:\n  turnpoint unpin fix-login 3")]
 pub(crate) struct UnpinArguments {
     #[command(flatten)]
@@ -312,12 +320,15 @@ pub(crate) struct UnpinArguments {
 ///
 /// A label does not keep a checkpoint from being pruned; `turnpoint pin` does.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "turnpoint label [OPTIONS] [SESSION] SEQ TEXT\n       turnpoint label [OPTIONS] [SESSION] SEQ --clear"
+)]
 #[command(after_help = "Examples:\n  \
                         turnpoint label fix-login 3 'before the refactor'\n  \
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
-    #[arg(value_name = "CHECKPOINT TEXT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required = true)]
     pub(crate) words: Vec<OsString>,
     /// The session, where CHECKPOINT names none
     #[arg(long, value_name = "NAME")]
@@ -351,9 +362,9 @@ pub(crate) struct PruneArguments {
     pub(crate) yes: bool,
 }
 
-/// Drop old checkpoints, and free the space of what no checkpoint needs any more
+/// Drop old checkpoints and free the space that they took
 ///
-/// Content that lost its last checkpoint less than a minute ago stays until the next time. While
+/// Removes the content that no checkpoint needs any more. Content that lost its last checkpoint less than a minute ago stays until the next time. While
 /// something in the store cannot be understood nothing is deleted, and that is named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  turnpoint gc --dry-run\n  turnpoint gc")]

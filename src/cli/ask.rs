@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal};
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::printer::Kind;
 
 /// Whether somebody is there to be asked: both ends are a terminal, and the answer was not asked for
 /// as a document.
@@ -15,15 +16,15 @@ pub(crate) fn can_ask(context: &Context) -> bool {
 /// Asks for a yes. Nothing else, not even an empty line or the end of the input, counts as one.
 ///
 /// No lock is held while the answer is waited for.
-pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<()> {
+pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<bool> {
     context.printer.question(&format!("{question} [y/N]"))?;
     let mut answer = String::new();
     let read = context.interrupt.ending_at_once(|| io::stdin().lock().read_line(&mut answer));
-    let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
-    match read {
-        Ok(_) if is_yes => Ok(()),
-        _ => Err(Failure::own(Exit::Refused, "declined", "nothing was changed: the answer was no")),
+    let is_yes = read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    if !is_yes {
+        context.printer.style().complain(Kind::Note, "nothing was changed");
     }
+    Ok(is_yes)
 }
 
 /// The refusal where nobody can be asked. `what` continues `nothing was changed: `.

@@ -94,6 +94,9 @@ impl Failure {
 
     fn hint_text(&self) -> Option<String> {
         match self {
+            Self::Library(error) if matches!(**error, Error::Cancelled) => {
+                Some("the store is whole; the same command begins again".to_owned())
+            }
             Self::Library(error) => error.hint(),
             Self::Output(_) => None,
             Self::Own { hint, .. } => hint.clone(),

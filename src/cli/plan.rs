@@ -100,7 +100,9 @@ pub(crate) fn perform(
             return Err(ask::needs_yes(&verb.act(target)));
         }
         context.printer.gap()?;
-        ask::confirm(context, &question(verb, &planned.plan))?;
+        if !ask::confirm(context, &question(&planned.plan))? {
+            return Ok(Exit::Refused);
+        }
         options.expected_plan = Some(planned.plan.id());
     }
     match context.run(|store, monitor| verb.carry_out(store, root, &options, monitor)) {
@@ -130,12 +132,24 @@ fn exit_of(outcome: &RestoreOutcome) -> Exit {
     if outcome.is_short() { Exit::Refused } else { Exit::Done }
 }
 
-fn question(verb: &Verb, plan: &Plan) -> String {
-    let changes = format::counted(plan.changes.len() as u64, "path", "paths");
-    match verb {
-        Verb::Restore(_) => format!("Restore {changes}?"),
-        Verb::Undo => format!("Take back the changes to {changes}?"),
+/// `Create 1, overwrite 2, delete 3?`
+fn question(plan: &Plan) -> String {
+    let mut parts = Vec::new();
+    for (kind, what) in [
+        (ChangeKind::Create, "create"),
+        (ChangeKind::Overwrite, "overwrite"),
+        (ChangeKind::Delete, "delete"),
+        (ChangeKind::Mode, "change the mode of"),
+    ] {
+        let count = plan.of_kind(kind).count() as u64;
+        if count > 0 {
+            parts.push(format!("{what} {}", format::number(count)));
+        }
     }
+    let text = parts.join(", ");
+    let mut characters = text.chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}?", characters.as_str())
 }
 
 #[derive(Serialize)]
@@ -299,6 +313,7 @@ fn counts(plan: &Plan) -> String {
     let changes = parts.join(", ");
     match plan.skips.len() as u64 {
         0 => changes,
+        1 => format!("{changes}; 1 left as it is"),
         left => format!("{changes}; {} left as they are", format::number(left)),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::os::fd::AsFd;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style as AnsiStyle};
@@ -75,10 +76,27 @@ impl Style {
             Kind::Note => (BOLD, "note"),
             Kind::Hint => (CYAN, "hint"),
         };
-        let start = format!("{word}:");
-        let start = if self.colors_stderr() { format!("{style}{start}{style:#}") } else { start };
-        writeln!(io::stderr(), "{start} {text}").ok();
+        let colored = self.colors_stderr();
+        let indent = word.len() + 2;
+        let room =
+            width_of(&io::stderr()).map_or(usize::MAX, |width| width.max(indent + 10) - indent);
+        for (at, part) in format::wrapped(text, room).iter().enumerate() {
+            if at > 0 {
+                aside(&format!("{}{part}", " ".repeat(indent)));
+            } else if colored {
+                aside(&format!("{style}{word}:{style:#} {part}"));
+            } else {
+                aside(&format!("{word}: {part}"));
+            }
+        }
     }
+}
+
+/// The width of a terminal; none for anything else.
+pub(crate) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let is_terminal = stream.is_terminal();
+    let size = is_terminal.then(|| terminal_size::terminal_size_of(stream)).flatten();
+    size.map(|(width, _)| usize::from(width.0).max(20))
 }
 
 /// Writes one line to standard error.
@@ -124,11 +142,7 @@ impl Printer {
     /// Prints to standard output; lines are wrapped where that is a terminal.
     pub(crate) fn new(style: Style) -> Self {
         let stdout = io::stdout();
-        let width = stdout
-            .is_terminal()
-            .then(|| terminal_size::terminal_size_of(&stdout))
-            .flatten()
-            .map(|(width, _)| usize::from(width.0).max(20));
+        let width = width_of(&stdout);
         Self { out: BufWriter::new(stdout), style, width, colors: style.colors_stdout() }
     }
 

@@ -44,7 +44,9 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
             return Err(ask::needs_yes("pruning by a rule of your own"));
         }
         let count = format::counted(planned.pruned.len() as u64, "checkpoint", "checkpoints");
-        ask::confirm(context, &format!("Drop {count}?"))?;
+        if !ask::confirm(context, &format!("Drop {count}?"))? {
+            return Ok(Exit::Refused);
+        }
     }
     let outcome = context.run(|store, monitor| store.prune(session, rule, monitor))?;
     tell(&outcome, false, context)?;

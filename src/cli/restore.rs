@@ -129,7 +129,9 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
             context.printer.flush()?;
             return Err(ask::needs_yes("ending the interrupted restore"));
         }
-        ask::confirm(context, "End it?")?;
+        if !ask::confirm(context, "End it?")? {
+            return Ok(Exit::Refused);
+        }
     }
     let ended = context.run(|store, monitor| store.abort_restore(root, &options, monitor))?;
     let text = match &ended.safety {

@@ -88,7 +88,7 @@ fn tell(report: &VerifyReport, read_data: bool, context: &mut Context) -> io::Re
         printer.prose(&format!("store {store}"))?;
         let checkpoints = format::counted(report.checkpoints, "checkpoint", "checkpoints");
         let pages = format::counted(report.pages, "page", "pages");
-        let blobs = format::counted(report.blobs, "content", "contents");
+        let blobs = format::counted(report.blobs, "file content", "file contents");
         let bytes = format::size(report.content_bytes);
         printer.prose(&format!("{checkpoints}, {pages}, {blobs} ({bytes})"))?;
         if !report.legacy.is_empty() {
@@ -112,8 +112,8 @@ fn tell(report: &VerifyReport, read_data: bool, context: &mut Context) -> io::Re
 
 fn tell_findings(findings: &[Finding], style: Style) {
     let count = findings.len() as u64;
-    let things = format::counted(count, "thing is not", "things are not");
-    style.complain(Kind::Warning, &format!("{things} as they should be"));
+    let things = format::counted(count, "thing is not as it", "things are not as they");
+    style.complain(Kind::Warning, &format!("{things} should be"));
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for finding in findings.iter().take(most) {
         let file = printable(finding.file.as_os_str().as_bytes());

@@ -1,5 +1,6 @@
 //! What the program shows while the library works, and how it is told to stop.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use turnpoint::{Monitor, Notice, Phase};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
-use crate::cli::printer::{Kind, Style};
+use crate::cli::printer::{self, Kind, Style};
 
 /// What is done sooner than this shows no progress: a line that flashes up tells nobody anything.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -88,7 +89,7 @@ impl Watch {
 
 impl Progress {
     fn show(&self) {
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             self.bar.set_style(style);
         }
         self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -99,7 +100,11 @@ impl Progress {
         let Some(begun) = begun else { return };
         let items = self.items.load(Ordering::Relaxed);
         let bytes = self.bytes.load(Ordering::Relaxed);
-        self.bar.set_message(message(begun.phase, begun.total, items, bytes, begun.at.elapsed()));
+        let text = message(begun.phase, begun.total, items, bytes, begun.at.elapsed());
+        // Never up to the edge: there the `^C` that a terminal echoes would begin a new line, and
+        // this one would stay.
+        let room = printer::width_of(&io::stderr()).unwrap_or(80).saturating_sub(6);
+        self.bar.set_message(text.chars().take(room).collect::<String>());
         self.bar.tick();
     }
 }
