@@ -4,7 +4,12 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod documents;
+mod exits;
+mod help;
+mod json;
 mod long_walk;
 mod reader;
 mod scaffolding;
 mod storm;
+mod terminal;

@@ -1,0 +1,270 @@
+//! Exit codes, and what is said when something is refused.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::support::program::{Program, run};
+use crate::support::tree::{build, file};
+
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one")), ("src/b.txt", file("two"))]);
+    program
+}
+
+fn captured() -> Program {
+    let program = program();
+    program.run(["capture", "--session", "s"]).ok();
+    program
+}
+
+fn manifest(program: &Program) -> PathBuf {
+    program.store().join("s/0.json")
+}
+
+/// The file that holds the content of `path` in checkpoint s:0.
+fn blob(program: &Program, path: &str) -> PathBuf {
+    let listed = program.run(["ls", "s:0", path, "--json"]).ok().json();
+    let hash = listed["entries"][0]["hash"].as_str().unwrap();
+    program.store().join("blobs").join(hash.split_at(2).0).join(hash)
+}
+
+#[test]
+fn what_does_not_exist_or_is_malformed_ends_with_2() {
+    let program = captured();
+    for (arguments, said) in [
+        (&["show", "t", "0"][..], "error: there is no session `t`\n\nhint: these exist: s\n"),
+        (&["show", "s", "7"], "error: there is no checkpoint s:7\n"),
+        (&["show", "nonsense"], "error: `nonsense` names no checkpoint\n"),
+        (&["show", "s", "0", "extra"], "nothing is expected after the checkpoint"),
+        (&["restore"], "error: no checkpoint is named\n"),
+        (&["restore", "s", "0", "../outside", "--yes"], "it lies outside of"),
+        (&["restore", "s", "0", "no-such", "--yes"], "does not hold `no-such`"),
+        (&["cat", "s", "0", "src"], "it is a directory"),
+        (&["cat", "s", "0"], "one path is expected"),
+        (&["capture", "--session", "../x"], "cannot be a session's name"),
+        (&["capture", "--label", "a\nb"], "it holds control characters"),
+        (&["capture", "--trigger", "pre-restore"], "kept for what a restore saves first"),
+        (&["capture", "-C", "no-such"], "error: there is no directory no-such\n"),
+        (&["capture", "-C", "a.txt"], "is not a directory"),
+        (&["undo", "--yes"], "error: there is nothing to undo in"),
+        (&["restore", "--continue"], "was interrupted"),
+        (&["restore", "--abort", "--yes"], "was interrupted"),
+        (&["nonsense"], "unrecognized subcommand 'nonsense'"),
+        (&["list", "--sessions", "--session", "s"], "cannot be used with"),
+    ] {
+        let run = program.run(arguments).exits(2);
+        assert!(run.stderr.contains(said), "{arguments:?}\n{}", run.stderr);
+        assert_eq!(run.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_empty_history_is_no_failure_to_a_reader() {
+    let program = program();
+    let run = program.run(["list"]).ok();
+    assert_eq!(run.stdout, "");
+    assert!(run.stderr.contains("`turnpoint capture` makes the first"), "{}", run.stderr);
+    assert_eq!(program.run(["list", "--json"]).ok().json()["checkpoints"], serde_json::json!([]));
+    program.run(["verify"]).ok();
+    program.run(["show"]).exits(2);
+    assert!(!program.sessions_home().exists(), "a reader has made a store");
+}
+
+#[test]
+fn a_restore_without_a_terminal_needs_a_yes() {
+    let program = captured();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    let run = program.run(["restore", "s", "0"]).exits(3);
+    assert!(run.stdout.contains("overwrite\n  a.txt\n"), "{}", run.stdout);
+    assert!(run.stderr.ends_with("\n\nhint: add --yes to do it\n"), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "changed");
+    // Nothing to do needs no yes, and says why there is nothing.
+    let run = program.run(["restore", "s", "0", "src"]).ok();
+    assert!(run.stdout.contains("as s:0 holds them"), "{}", run.stdout);
+    let run = program.run(["prune", "--keep", "0"]).ok();
+    assert!(run.stdout.starts_with("nothing to prune"), "{}", run.stdout);
+    program.run(["capture", "--session", "s"]).ok();
+    program.run(["prune", "--keep", "0"]).exits(3);
+    program.run(["prune"]).ok();
+    assert!(manifest(&program).exists());
+}
+
+#[test]
+fn a_checkpoint_of_another_workspace_is_refused_where_it_exists() {
+    let program = captured();
+    let other = program.root().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    program.run(["capture", "-C", other]).ok();
+    let run = program.run(["restore", "-C", other, "s", "0", "--yes"]).exits(3);
+    assert!(run.stderr.contains("is of another workspace"), "{}", run.stderr);
+    program.run(["restore", "-C", other, "s", "8", "--yes"]).exits(2);
+}
+
+#[test]
+fn directories_that_are_hardly_one_workspace_are_refused() {
+    let program = program();
+    let home = program.root().join("home");
+    let run = program.run(["capture", "-C", home.to_str().unwrap()]).exits(3);
+    assert!(run.stderr.contains("is the home directory"), "{}", run.stderr);
+    program.run(["capture", "-C", home.to_str().unwrap(), "--force"]).ok();
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_is_named_and_the_others_are_listed() {
+    let program = captured();
+    program.run(["capture", "--session", "s"]).ok();
+    let text = fs::read_to_string(manifest(&program)).unwrap();
+    fs::write(manifest(&program), text.replace("manual", "manuel")).unwrap();
+    let run = program.run(["list", "--session", "s"]).exits(4);
+    assert!(run.stdout.contains("[unreadable] its checksum does not match"), "{}", run.stdout);
+    assert!(run.stderr.contains("1 checkpoint cannot be read"), "{}", run.stderr);
+    let json = program.run(["list", "--json"]).exits(4).json();
+    assert_eq!(json["unreadable"][0]["seq"], 0);
+    assert_eq!(json["checkpoints"][0]["seq"], 1);
+    program.run(["list", "--sessions"]).exits(4);
+    program.run(["show", "s", "0"]).exits(4);
+    program.run(["restore", "s", "0", "--yes"]).exits(4);
+    let json = program.run(["verify", "--json"]).exits(4).json();
+    assert_eq!(
+        (&json["ok"], &json["findings"][0]["kind"]),
+        (&false.into(), &"manifest-unreadable".into())
+    );
+    program.run(["show", "s", "1"]).ok();
+}
+
+#[test]
+fn lost_content_is_named_before_anything_changes() {
+    let program = captured();
+    let lost = blob(&program, "a.txt");
+    fs::remove_file(&lost).unwrap();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    fs::write(program.workspace().join("src/b.txt"), "changed").unwrap();
+    let hash = lost.file_name().unwrap().to_str().unwrap();
+    let run = program.run(["restore", "s", "0", "--yes"]).exits(3);
+    assert!(run.stderr.contains(&format!("  a.txt: missing: blob {hash}")), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(program.workspace().join("src/b.txt")).unwrap(), "changed");
+    program.run(["cat", "s:0", "a.txt"]).exits(4);
+    let run = program.run(["verify"]).exits(4);
+    assert!(run.stderr.contains("blob-missing"), "{}", run.stderr);
+    assert!(run.stderr.contains("a.txt in s:0"), "{}", run.stderr);
+    program.run(["doctor"]).exits(4);
+}
+
+#[test]
+fn a_collection_that_may_delete_nothing_names_each_file() {
+    let program = captured();
+    // A manifest that no row knows, and that nobody can read.
+    let stray = program.store().join("s/5.json");
+    fs::write(&stray, r#"{"format":1,"op":"x"}"#).unwrap();
+    let run = program.run(["gc"]).exits(3);
+    assert!(run.stderr.starts_with("error: nothing was deleted"), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("  {}: ", stray.display())), "{}", run.stderr);
+    let run = program.run(["gc", "--json"]).exits(3);
+    let error: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
+    assert_eq!(error["code"], "deletion-blocked");
+    assert_eq!(error["paths"][0]["path"], stray.to_str().unwrap());
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_refused() {
+    let program = captured();
+    let format = program.store().join("format.json");
+    let text = fs::read_to_string(&format).unwrap();
+    fs::write(&format, text.replacen("_store\":1", "_store\":99", 1)).unwrap();
+    let run = program.run(["capture"]).exits(3);
+    assert!(run.stderr.contains("has format 99"), "{}", run.stderr);
+}
+
+/// Permissions mean nothing to root, so the capture runs as another user there.
+#[test]
+fn an_incomplete_capture_names_what_it_could_not_read() {
+    let program = program();
+    let secret = program.workspace().join("closed");
+    build(&program.workspace(), [("closed", file("x")), ("src/open", file("y"))]);
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    let capture = |arguments: &[&str]| {
+        if !rustix::process::geteuid().is_root() {
+            return program.run([&["capture"], arguments].concat());
+        }
+        let nobody = 65_534;
+        for name in ["", "home", "work", "work/a.txt", "work/closed", "work/src"] {
+            chown(program.root().join(name), Some(nobody), Some(nobody)).unwrap();
+        }
+        let binary = program.root().join("turnpoint");
+        if !binary.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_turnpoint"), &binary).unwrap();
+        }
+        let mut command = program.other("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(binary).arg("capture").args(arguments);
+        run(&mut command)
+    };
+    let refused = capture(&["--strict"]).exits(1);
+    assert!(refused.stderr.contains("1 paths could not be held whole"), "{}", refused.stderr);
+    let made = capture(&["--session", "s"]).exits(4);
+    assert!(made.stdout.contains("captured s:0"), "{}", made.stdout);
+    assert!(made.stderr.contains("warning: the checkpoint is incomplete"), "{}", made.stderr);
+    assert!(made.stderr.contains("  closed: unreadable"), "{}", made.stderr);
+    let json = capture(&["--session", "s", "--json"]).exits(4).json();
+    assert_eq!(json["complete"], false);
+    assert_eq!(json["problems"][0]["path"], "closed");
+    assert_eq!(json["problems"][0]["reason"], "unreadable");
+    let listed = program.run(["list"]).ok();
+    assert!(listed.stdout.contains("[incomplete]"), "{}", listed.stdout);
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_no_failure() {
+    let program = captured();
+    for arguments in [&["list"][..], &["ls", "s:0", "-r"], &["cat", "s:0", "a.txt"], &["--help"]] {
+        // `false` reads nothing and ends; the pipe is broken by the time something is written.
+        let mut command = program.command(arguments);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let program = captured();
+    for arguments in [&["list"][..], &["cat", "s:0", "a.txt"], &["show", "--json"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let child = program.command(arguments).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+    }
+}
+
+#[test]
+fn no_name_can_act_on_the_terminal() {
+    let program = program();
+    let name = "x\u{1b}[2Jy\nz";
+    build(&program.workspace(), [(name, file("1"))]);
+    let session = ["--session", "s"];
+    program.run([&["capture", "--label", "l"][..], &session].concat()).ok();
+    fs::remove_file(program.workspace().join(name)).unwrap();
+    for arguments in [
+        &["ls", "s:0"][..],
+        &["restore", "s:0", "--dry-run"],
+        &["restore", "s:0", "--yes"],
+        &["cat", "s:0", "x\u{1b}[2Jnone"],
+        &["show", "\u{1b}[2J"],
+        &["show", "\u{1b}[2J", "0"],
+        &["capture", "-C", "\u{1b}[2J"],
+    ] {
+        let run = program.run(arguments);
+        let shown = run.stdout + &run.stderr;
+        assert!(!shown.contains('\u{1b}'), "{arguments:?}\n{}", shown.escape_debug());
+    }
+    assert_eq!(fs::read_to_string(program.workspace().join(name)).unwrap(), "1");
+}

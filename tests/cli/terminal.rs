@@ -1,0 +1,109 @@
+//! What happens on a terminal: questions, colors, width, signals.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::program::{Program, Run, run};
+use crate::support::tree::{build, file};
+
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one")), ("b.txt", file("two"))]);
+    program
+        .run(["capture", "--session", "s", "--label", "the state before everything went wrong"])
+        .ok();
+    program
+}
+
+/// Runs on a terminal of `columns` columns. When `[y/N]` is shown, `before` is run and `answer` typed.
+fn on_terminal(
+    program: &Program,
+    columns: &str,
+    answer: &str,
+    before: &str,
+    arguments: &[&str],
+) -> Run {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let mut command = program.other("python3");
+    let wait_for = if answer.is_empty() { "" } else { "[y/N]" };
+    command.arg(script).args([columns, wait_for, answer, before]);
+    command.arg(env!("CARGO_BIN_EXE_turnpoint")).args(arguments).env("TERM", "xterm");
+    run(&mut command)
+}
+
+fn content(program: &Program) -> String {
+    fs::read_to_string(program.workspace().join("a.txt")).unwrap()
+}
+
+#[test]
+fn only_a_yes_is_a_yes() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    for answer in ["n\n", "\n", "yea\n", "\u{4}"] {
+        let run = on_terminal(&program, "80", answer, "", &["restore", "s", "0"]).exits(3);
+        assert!(run.stdout.contains("Overwrite 1? [y/N]"), "{}", run.stdout);
+        assert!(run.stdout.contains("nothing was changed"), "{}", run.stdout);
+        assert_eq!(content(&program), "changed");
+    }
+    let run = on_terminal(&program, "80", "y\n", "", &["restore", "s", "0"]).ok();
+    assert!(run.stdout.contains("restored s:0"), "{}", run.stdout);
+    assert_eq!(content(&program), "one");
+    on_terminal(&program, "80", "YES\n", "", &["undo"]).ok();
+    assert_eq!(content(&program), "changed");
+}
+
+#[test]
+fn a_plan_that_no_longer_holds_is_shown_anew_and_refused() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    let run =
+        on_terminal(&program, "80", "y\n", "echo changed > b.txt", &["restore", "s", "0"]).exits(3);
+    assert!(run.stdout.contains("The plan is now:"), "{}", run.stdout);
+    assert!(run.stdout.contains("2 to overwrite"), "{}", run.stdout);
+    assert_eq!(content(&program), "changed");
+}
+
+#[test]
+fn nothing_is_locked_while_a_question_waits() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    let capture = format!("{} capture --session t", env!("CARGO_BIN_EXE_turnpoint"));
+    on_terminal(&program, "80", "y\n", &capture, &["restore", "s", "0"]).ok();
+    assert_eq!(content(&program), "one");
+    assert!(program.store().join("t/0.json").exists());
+}
+
+#[test]
+fn a_question_can_be_left_with_ctrl_c() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    on_terminal(&program, "80", "\u{3}", "", &["restore", "s", "0"]).exits(130);
+    assert_eq!(content(&program), "changed");
+    program.run(["restore", "s", "0", "--yes"]).ok();
+}
+
+#[test]
+fn a_list_fits_the_terminal_and_loses_nothing() {
+    let program = program();
+    for columns in ["40", "80"] {
+        let run = on_terminal(&program, columns, "", "", &["list", "--color", "never"]).ok();
+        let width: usize = columns.parse().unwrap();
+        let long = run.stdout.lines().find(|line| line.chars().count() > width);
+        // The path of the workspace is one word.
+        assert!(long.is_none_or(|line| line.starts_with('/')), "{}", run.stdout);
+        let words: Vec<&str> = run.stdout.split_whitespace().collect();
+        assert!(words.join(" ").contains("the state before everything went wrong"), "{words:?}");
+    }
+}
+
+#[test]
+fn colors_are_for_terminals() {
+    let program = program();
+    let colored = |run: Run| run.stdout.contains('\u{1b}') || run.stderr.contains('\u{1b}');
+    assert!(colored(on_terminal(&program, "80", "", "", &["list"]).ok()));
+    assert!(!colored(on_terminal(&program, "80", "", "", &["list", "--color", "never"]).ok()));
+    assert!(!colored(program.run(["list"]).ok()));
+    assert!(colored(program.run(["list", "--color", "always"]).ok()));
+    assert!(!colored(program.run(["show", "x"]).exits(2)));
+    assert!(colored(program.run(["show", "x", "--color=always"]).exits(2)));
+}
