@@ -32,7 +32,9 @@ use crate::limits;
 use crate::manifest::PageSource;
 use crate::path::RelPath;
 
-pub(crate) use staging::{Published, PutOutcome, Staging};
+#[cfg(test)]
+pub(crate) use staging::Published;
+pub(crate) use staging::{PutOutcome, Staging};
 
 /// Whether a blob is in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ mod hold;
 
 pub(crate) use audit::{audit_after_boot, remember};
 pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
-pub(crate) use hold::{Base, Held, hold, store_tree};
+pub(crate) use hold::{Base, Held, Storing, hold, store_tree};
 
 use crate::access::{Access, OpenWorkspace};
 use crate::checkpoint::CaptureProblem;

@@ -61,16 +61,16 @@ pub const OMITTED_LISTED_MAX: usize = 1_000;
 pub const KEEP_DEFAULT: u32 = 20;
 
 /// A safety checkpoint younger than this is never pruned.
-pub const SAFETY_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+pub const SAFETY_KEEP: Duration = Duration::from_hours(24);
 
 /// The least time between a blob's writing, or its last loss of a reference, and its removal.
-pub const GRACE: Duration = Duration::from_secs(60);
+pub const GRACE: Duration = Duration::from_mins(1);
 
 /// How many blobs a sweep removes in one transaction.
 pub const SWEEP_BATCH: usize = 64;
 
 /// How long an operation waits for the lock of a workspace, and a sweep for the other sweep.
-pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+pub const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A wait longer than this is told.
 pub const LOCK_WAIT_TOLD_AFTER: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ pub const SQLITE_READERS_MAX: u32 = 4;
 pub const SQLITE_READER_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a run of git may take before it is killed.
-pub const GIT_DEADLINE: Duration = Duration::from_secs(60);
+pub const GIT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// How much a run of git may print: the index of a repository of some ten million files.
 pub const GIT_OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024;

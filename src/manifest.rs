@@ -382,7 +382,7 @@ impl Manifest {
                 limits::MANIFEST_BYTES_MAX
             )));
         }
-        let keys: BTreeMap<Cow<'_, str>, serde::de::IgnoredAny> = serde_json::from_slice(bytes)
+        let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes)
             .map_err(|error| malformed(format!("it is not a JSON object: {error}")))?;
         if !["format", "op", "root", "digest"].iter().any(|key| keys.contains_key(*key)) {
             return Ok(ParsedManifest::Legacy);
@@ -463,7 +463,7 @@ fn from_wire(wire: WireManifest<'_>) -> Result<Manifest, String> {
         coverage: wire.coverage,
         complete: wire.complete,
         git: wire.git,
-        restore: wire.restore.map(restore_record).transpose()?,
+        restore: wire.restore.as_ref().map(restore_record).transpose()?,
         tree: tree_of(&WireTree {
             root: wire.root,
             root_size: wire.root_size,
@@ -523,7 +523,7 @@ fn scope(wire: WireScope) -> Result<Scope, String> {
     })
 }
 
-fn restore_record(wire: WireRestore) -> Result<RestoreRecord, String> {
+fn restore_record(wire: &WireRestore) -> Result<RestoreRecord, String> {
     Ok(RestoreRecord {
         verb: wire.verb,
         target: reference(&wire.target)?,

@@ -60,6 +60,8 @@ pub enum Notice {
     },
     /// The index was missing or damaged and was built anew from the manifests.
     IndexRebuilt {
+        /// What was wrong with the old one; `None` where there was none.
+        damage: Option<String>,
         /// How many checkpoints it holds.
         checkpoints: u64,
     },

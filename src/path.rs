@@ -172,7 +172,9 @@ pub fn printable(bytes: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02X}"));
+            text.push_str("\\x");
+            let digits = [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
+            text.extend(digits.into_iter().flatten().map(|digit| digit.to_ascii_uppercase()));
         }
     }
     text

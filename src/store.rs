@@ -185,13 +185,15 @@ impl Store {
         let layout = &self.inner.layout;
         let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
         let root = Dir::open(layout.root())?;
-        if let Opened::Ready(_) = Index::open(&root, index::Access::Write)? {
-            return Ok(());
-        }
+        let damage = match Index::open(&root, index::Access::Write)? {
+            Opened::Ready(_) => return Ok(()),
+            Opened::Damaged { reason } => Some(reason),
+            Opened::Missing | Opened::Unavailable { .. } => None,
+        };
         let is_new = Sessions::new(layout).names()?.is_empty();
         let outcome = self.rebuild_locked(monitor)?;
         if !is_new {
-            monitor.notice(&Notice::IndexRebuilt { checkpoints: outcome.checkpoints });
+            monitor.notice(&Notice::IndexRebuilt { damage, checkpoints: outcome.checkpoints });
         }
         Ok(())
     }

@@ -191,13 +191,13 @@ impl Verifier<'_> {
                 }
                 let id = CheckpointId { session: session.clone(), seq };
                 on_disk.insert(id.clone());
-                self.check_manifest(&id)?;
+                self.check_manifest(&id);
             }
         }
         self.check_rows(&on_disk)
     }
 
-    fn check_manifest(&mut self, id: &CheckpointId) -> Result<()> {
+    fn check_manifest(&mut self, id: &CheckpointId) {
         let file = self.parts.sessions.manifest_path(id);
         match self.parts.sessions.read(id) {
             // Pruned since the listing.
@@ -217,7 +217,6 @@ impl Verifier<'_> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Reads the pages of a checkpoint and notes which contents it needs.
@@ -283,17 +282,14 @@ impl Verifier<'_> {
         let file = self.parts.blobs.path(hash);
         // Several checkpoints may need the page: it is one finding.
         let known = self.report.findings.iter_mut().find(|finding| finding.file == file);
-        match known {
-            Some(finding) => {
-                if finding.checkpoints.len() < NAMED_MAX {
-                    finding.checkpoints.push(id.clone());
-                }
+        if let Some(finding) = known {
+            if finding.checkpoints.len() < NAMED_MAX {
+                finding.checkpoints.push(id.clone());
             }
-            None => {
-                let by = vec![id.clone()];
-                self.find(FindingKind::PageDamaged, file, with_source(error), by);
-                self.remember(hash, state);
-            }
+        } else {
+            let by = vec![id.clone()];
+            self.find(FindingKind::PageDamaged, file, with_source(error), by);
+            self.remember(hash, state);
         }
     }
 

@@ -39,6 +39,7 @@ use crate::walk::directory::{Policy, Tree};
 use crate::walk::rules::RuleFiles;
 use crate::walk::tracked::{Answer, Job};
 
+#[cfg(test)]
 pub(crate) use graft::Forced;
 pub(crate) use tracked::TrackedCache;
 
@@ -103,9 +104,8 @@ pub(crate) struct Walked {
     pub(crate) ignore_files: Vec<IgnoreFile>,
     /// A checksum over path and content of every ignore file that counted.
     pub(crate) ignore_digest: Digest,
-    /// The repository in whose work tree the workspace lies.
-    pub(crate) repository: Option<Repository>,
     /// Directories of the workspace that are the top of a repository of their own.
+    #[cfg(test)]
     pub(crate) nested_repositories: Vec<RelPath>,
     /// Whether git's knowledge of what it tracks was at hand.
     pub(crate) tracked: Tracked,
@@ -128,6 +128,7 @@ impl Walked {
     /// Whether `path` was there and today's rules hold it. A restore deletes only such paths: that a
     /// path was observed as a file, symlink or directory *is* the statement that no rule excludes
     /// it.
+    #[cfg(test)]
     pub(crate) fn is_in_scope(&self, path: &RelPath) -> bool {
         self.find(path).is_some_and(|observed| !matches!(observed.what, What::Omitted { .. }))
     }
@@ -178,7 +179,7 @@ pub(crate) fn walk(
         let replaced = std::io::Error::other("it was replaced meanwhile");
         return Err(replaced).at("walk", root_path);
     }
-    finish(tree, repository, answers, options, monitor)
+    finish(tree, answers, options, monitor)
 }
 
 fn open(
@@ -234,7 +235,6 @@ fn settle(tree: &Tree, monitor: &dyn Monitor) -> Result<()> {
 /// Puts together what the walk found, with what git had to say.
 fn finish(
     tree: Arc<Tree>,
-    repository: Option<Repository>,
     answers: Vec<Answer>,
     options: &WalkOptions,
     monitor: &dyn Monitor,
@@ -286,7 +286,7 @@ fn finish(
         observations,
         ignore_files: rules.outside,
         ignore_digest: rules.digest,
-        repository,
+        #[cfg(test)]
         nested_repositories,
         tracked: tracked_state,
         tracked_cache: tracked.cache,

@@ -72,7 +72,7 @@ pub(crate) fn commit(
     base: Option<&Base>,
     held: &Held,
     trees: &StoredTrees,
-    draft: Draft,
+    draft: &Draft,
     finish: Finish,
     monitor: &dyn Monitor,
 ) -> Result<Committed> {

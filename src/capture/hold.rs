@@ -58,10 +58,20 @@ pub(crate) struct Held {
     pub(crate) problems: Vec<CaptureProblem>,
 }
 
+/// Where content goes that is to be kept: the operation that pins it and its temporaries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Storing<'a> {
+    /// Pins each hash before the store is looked at.
+    pub(crate) operation: &'a Operation<'a>,
+    /// Takes what the store does not have.
+    pub(crate) staging: &'a Staging<'a>,
+}
+
 /// How many problems are named; the rest is counted in the manifest.
 const PROBLEMS_NAMED_MAX: usize = 100;
 
-/// Reads and hashes every file that the base does not vouch for.
+/// Reads and hashes every file that the base does not vouch for, and keeps what is new where that is
+/// asked for.
 ///
 /// # Concurrency
 /// Own thread pool. Per batch the hashes are pinned, and committed, before the store is looked at.
@@ -69,12 +79,11 @@ const PROBLEMS_NAMED_MAX: usize = 100;
 /// Cost: reading, hashing and compressing what changed; about 64 MiB of memory.
 pub(crate) fn hold(
     access: &Access,
-    operation: Option<&Operation<'_>>,
     open: &OpenWorkspace,
     base: Option<&mut Base>,
     observation: Observation,
     settings: &ScopeSettings,
-    staging: Option<&Staging<'_>>,
+    storing: Option<Storing<'_>>,
     monitor: &dyn Monitor,
 ) -> Result<Held> {
     let granularity_ns = file_system(&open.dir)?.stamp_granularity.as_nanos();
@@ -92,9 +101,8 @@ pub(crate) fn hold(
     let decided = decide(observation.walked.observations, known, trusted, &lost, settings);
     let reader = Reader {
         access,
-        operation,
         open,
-        staging,
+        storing,
         lost: &lost,
         limit_bytes: settings.file_limit_bytes,
         monitor,
@@ -106,7 +114,7 @@ pub(crate) fn hold(
     counts.files_read = read.len() as u64;
     for (index, outcome) in read {
         counts.bytes_read += outcome.bytes_read;
-        slots[index].take_outcome(outcome, observation.start_ns, granularity_ns);
+        slots[index].take_outcome(&outcome, observation.start_ns, granularity_ns);
     }
     let mut held = finish(slots, known_count, trusted, counts);
     for path in unfinished {
@@ -131,7 +139,7 @@ struct Slot {
 }
 
 impl Slot {
-    fn take_outcome(&mut self, outcome: ReadOutcome, start_ns: i64, granularity_ns: i64) {
+    fn take_outcome(&mut self, outcome: &ReadOutcome, start_ns: i64, granularity_ns: i64) {
         if let Some(stat) = outcome.stat {
             self.stat = stat;
         }
@@ -310,9 +318,8 @@ enum ReadResult {
 
 struct Reader<'a> {
     access: &'a Access,
-    operation: Option<&'a Operation<'a>>,
     open: &'a OpenWorkspace,
-    staging: Option<&'a Staging<'a>>,
+    storing: Option<Storing<'a>>,
     lost: &'a HashSet<BlobHash>,
     limit_bytes: u64,
     monitor: &'a dyn Monitor,
@@ -327,8 +334,8 @@ impl Reader<'_> {
         }
         let pool = threads::pool("store")?;
         if to_read.len() > limits::PIN_ALL_ABOVE_FILES {
-            if let Some(operation) = self.operation {
-                operation.pin_all()?;
+            if let Some(storing) = self.storing {
+                storing.operation.pin_all()?;
             }
             let one = |&index: &usize| {
                 let read = self.read(&slots[index])?;
@@ -342,7 +349,7 @@ impl Reader<'_> {
                 let one = |&index: &usize| self.read(&slots[index]).map(|read| (index, read));
                 batch.par_iter().map(one).collect::<Result<_>>()
             })?;
-            if let Some(operation) = self.operation {
+            if let Some(Storing { operation, .. }) = self.storing {
                 let hashes: Vec<BlobHash> =
                     read.iter().filter_map(|(_, read)| hash_of(read)).collect();
                 operation.pin(&hashes)?;
@@ -375,7 +382,7 @@ impl Reader<'_> {
             }
             ReadFile::Content { bytes, hash, stat, unstable } => {
                 let size = bytes.len() as u64;
-                if let Some(staging) = self.staging {
+                if let Some(Storing { staging, .. }) = self.storing {
                     put_if_absent(self.access, staging, self.lost, hash, &bytes)?;
                 }
                 let result = ReadResult::Hashed { hash, size, unstable };
@@ -403,8 +410,8 @@ impl Reader<'_> {
             let path = || slot.path.as_os().to_owned();
             source.rewind().map_err(|source| Error::Io { verb: "rewind", path: path(), source })?;
             let size = before.size;
-            let put = match self.staging {
-                Some(staging) => staging.put_stream(size, &mut source)?,
+            let put = match self.storing {
+                Some(Storing { staging, .. }) => staging.put_stream(size, &mut source)?,
                 None => PutOutcome::Put(hash_file(file, slot.path.as_os())?),
             };
             let after = file_stat(file, slot.path.as_os())?;
@@ -421,7 +428,7 @@ impl Reader<'_> {
                 }
             };
             if stable || attempt == limits::UNSTABLE_READS_MAX {
-                if let Some(operation) = self.operation {
+                if let Some(Storing { operation, .. }) = self.storing {
                     operation.pin(&[hash])?;
                 }
                 let result = ReadResult::Hashed { hash, size, unstable: !stable };

@@ -199,11 +199,15 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
             ),
         ),
         Notice::Remark { text } => (Kind::Note, "remark", text.clone()),
-        Notice::IndexRebuilt { checkpoints } => (
+        Notice::IndexRebuilt { damage, checkpoints } => (
             Kind::Note,
             "index-rebuilt",
             format!(
-                "the index was missing or damaged and was built anew from the manifests ({})",
+                "the index was {} and was built anew from the manifests ({})",
+                match damage {
+                    Some(reason) => format!("damaged ({reason})"),
+                    None => "missing".to_owned(),
+                },
                 format::counted(*checkpoints, "checkpoint", "checkpoints")
             ),
         ),

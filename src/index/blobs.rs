@@ -109,6 +109,7 @@ impl ReadTx<'_> {
 impl WriteTx<'_> {
     /// Notes a blob that was found without a row, or more about one that has a row. A new row has no
     /// reference and is as old as this transaction.
+    #[cfg(test)]
     pub(crate) fn note_blob(
         &self,
         hash: BlobHash,

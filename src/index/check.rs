@@ -17,6 +17,7 @@ pub(crate) struct CounterMismatch {
 }
 
 /// How many rows there are.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct IndexCounts {
     /// Checkpoints that are there for readers.
@@ -94,6 +95,7 @@ impl ReadTx<'_> {
     }
 
     /// How many rows there are.
+    #[cfg(test)]
     pub(crate) fn counts(&self) -> Result<IndexCounts> {
         let counts = self.row(
             "SELECT

@@ -83,6 +83,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`Error::Pruned`] or [`Error::CheckpointNotFound`] for the base.
+    #[cfg(test)]
     pub(crate) fn set_base(&self, id: OperationId, base: Option<&CheckpointId>) -> Result<()> {
         let base = base.map(|base| self.require_live(base)).transpose()?;
         self.execute("UPDATE operations SET base = ?2 WHERE id = ?1", params![id, base])?;

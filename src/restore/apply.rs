@@ -136,8 +136,8 @@ impl Applier<'_> {
             (Some(stat), Some((before, stamp))) if stamp.fits(&stat, false) => {
                 self.replace(index, action, after, before, stamp, &parent)
             }
-            (Some(_), _) if self.is_in_place(&parent, action, after)? => {
-                self.set_file_mode(&parent, action, after)
+            (Some(_), _) if is_in_place(&parent, action, after)? => {
+                set_file_mode(&parent, action, after)
             }
             (Some(_), _) => Ok(Step::Left(SkipReason::Conflict)),
             (None, Some(_)) if self.stage.dir.stat(&displaced_name(index))?.is_none() => {
@@ -146,21 +146,6 @@ impl Applier<'_> {
             }
             (None, _) => self.create(index, action, after, &parent),
         }
-    }
-
-    fn is_in_place(&self, parent: &Dir, action: &Action, after: &Entry) -> Result<bool> {
-        holds_one_of(parent, action.path.name(), std::iter::once(after))
-    }
-
-    /// Sets the permission bits of a file whose content is in place: they differ only where a
-    /// change of mode alone was interrupted.
-    fn set_file_mode(&self, parent: &Dir, action: &Action, after: &Entry) -> Result<Step> {
-        let name = action.path.name();
-        let is_file = matches!(after.kind, EntryKind::File { .. });
-        if is_file && parent.stat(name)?.is_some_and(|stat| stat.mode != after.mode) {
-            parent.set_mode(name, after.mode)?;
-        }
-        Ok(Step::Done)
     }
 
     /// Nothing is there.
@@ -205,7 +190,7 @@ impl Applier<'_> {
         parent: &Dir,
     ) -> Result<Step> {
         if is_mode_only(action) {
-            return self.change_mode(action, after, stamp, parent);
+            return change_mode(action, after, stamp, parent);
         }
         let is_dir = |entry: &Entry| matches!(entry.kind, EntryKind::Dir { .. });
         match (is_dir(before), is_dir(after)) {
@@ -218,34 +203,6 @@ impl Applier<'_> {
             (true, false) => self.replace_directory(index, action, stamp, parent),
             (false, false) => self.exchange(index, action, stamp, parent),
         }
-    }
-
-    fn change_mode(
-        &self,
-        action: &Action,
-        after: &Entry,
-        stamp: &Stamp,
-        parent: &Dir,
-    ) -> Result<Step> {
-        let name = action.path.name();
-        match after.kind {
-            EntryKind::File { .. } => {
-                // Through a handle, so that the file checked is the file changed.
-                let file = parent.open_file(name)?;
-                let path = parent.path_of(name);
-                if !stamp.fits(&disk::file_stat(&file, &path)?, false) {
-                    return Ok(Step::Left(SkipReason::Conflict));
-                }
-                disk::set_file_mode(&file, after.mode, &path)?;
-            }
-            // A directory that becomes writable must be so before names in it change; one that
-            // becomes less comes last.
-            EntryKind::Dir { .. } if after.mode.bits() & 0o300 == 0o300 => {
-                parent.set_mode(name, after.mode)?;
-            }
-            _ => {}
-        }
-        Ok(Step::Done)
     }
 
     /// Exchanges the staged file with the one in place, and looks at what came out.
@@ -447,4 +404,41 @@ fn remove_empty_dir(parent: &Dir, name: &[u8]) -> Result<Step> {
         }
         Err(error) => Err(error),
     }
+}
+
+fn is_in_place(parent: &Dir, action: &Action, after: &Entry) -> Result<bool> {
+    holds_one_of(parent, action.path.name(), std::iter::once(after))
+}
+
+/// Sets the permission bits of a file whose content is in place: they differ only where a
+/// change of mode alone was interrupted.
+fn set_file_mode(parent: &Dir, action: &Action, after: &Entry) -> Result<Step> {
+    let name = action.path.name();
+    let is_file = matches!(after.kind, EntryKind::File { .. });
+    if is_file && parent.stat(name)?.is_some_and(|stat| stat.mode != after.mode) {
+        parent.set_mode(name, after.mode)?;
+    }
+    Ok(Step::Done)
+}
+
+fn change_mode(action: &Action, after: &Entry, stamp: &Stamp, parent: &Dir) -> Result<Step> {
+    let name = action.path.name();
+    match after.kind {
+        EntryKind::File { .. } => {
+            // Through a handle, so that the file checked is the file changed.
+            let file = parent.open_file(name)?;
+            let path = parent.path_of(name);
+            if !stamp.fits(&disk::file_stat(&file, &path)?, false) {
+                return Ok(Step::Left(SkipReason::Conflict));
+            }
+            disk::set_file_mode(&file, after.mode, &path)?;
+        }
+        // A directory that becomes writable must be so before names in it change; one that
+        // becomes less comes last.
+        EntryKind::Dir { .. } if after.mode.bits() & 0o300 == 0o300 => {
+            parent.set_mode(name, after.mode)?;
+        }
+        _ => {}
+    }
+    Ok(Step::Done)
 }

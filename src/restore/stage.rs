@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::access::Access;
-use crate::disk::{self, Dir, FileKind, Placed, ToSync};
+use crate::disk::{self, Dir, Exchange, FileKind, Placed, ToSync};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::journal::{Action, Journal};
@@ -275,27 +275,31 @@ impl Emptier<'_> {
         let dir = &self.stage.dir;
         let parent = path.parent().unwrap_or_default();
         if let Some(parent) = self.root.try_open_dir(&parent)? {
-            let there = parent.stat(path.name())?;
-            match (&self.action.after, there) {
-                (None, None) => {
-                    if dir.rename_no_replace(name, &parent, path.name())? == Placed::Done {
-                        return Ok(());
-                    }
-                }
-                (Some(after), Some(_))
-                    if holds_one_of(&parent, path.name(), std::iter::once(after))? =>
-                {
-                    if dir.exchange(name, &parent, path.name())? == disk::Exchange::Done {
-                        // What is here now is the restore's own, unless it was exchanged again.
-                        if holds_one_of(dir, name, std::iter::once(after))? {
-                            return dir.unlink(name);
-                        }
-                    }
-                }
-                _ => {}
+            let is_back = match (&self.action.after, parent.stat(path.name())?) {
+                (None, None) => dir.rename_no_replace(name, &parent, path.name())? == Placed::Done,
+                (Some(after), Some(_)) => self.exchange_back(name, after, &parent)?,
+                _ => false,
+            };
+            if is_back {
+                return Ok(());
             }
         }
         self.keep(dir, name, path, remarks)
+    }
+
+    /// Takes the restore's own file out of its place again, in exchange for the unknown one.
+    fn exchange_back(&self, name: &[u8], after: &Entry, parent: &Dir) -> Result<bool> {
+        let (dir, place) = (&self.stage.dir, self.action.path.name());
+        let is_ours = |dir: &Dir, name: &[u8]| holds_one_of(dir, name, std::iter::once(after));
+        if !is_ours(parent, place)? || dir.exchange(name, parent, place)? != Exchange::Done {
+            return Ok(false);
+        }
+        // What came out is the restore's own, unless somebody exchanged it once more.
+        if is_ours(dir, name)? {
+            dir.unlink(name)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Moves an unknown thing to where it is kept.

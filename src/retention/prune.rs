@@ -42,7 +42,7 @@ fn choose(
 ) -> Vec<CheckpointId> {
     let mut live: Vec<&CheckpointRow> =
         rows.iter().filter(|row| row.state == CheckpointState::Live).collect();
-    live.sort_by(|a, b| b.id.seq.cmp(&a.id.seq));
+    live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
     let keep = rule.keep as usize;
     let (mut plain, mut safety) = (0, 0);
     let mut workspaces: HashSet<WorkspaceId> = HashSet::new();

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use crate::access::{Access, OpenWorkspace};
 use crate::adoption::{self, Compared};
-use crate::capture::{self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held};
+use crate::capture::{
+    self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held, Storing,
+};
 use crate::checkpoint::CheckpointRow;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
@@ -75,12 +77,11 @@ impl Store {
         let staging = access.blobs.stage(operation.id())?;
         let mut held = capture::hold(
             &access,
-            Some(&operation),
             &open,
             base.as_mut(),
             observation,
             &options.scope,
-            Some(&staging),
+            Some(Storing { operation: &operation, staging: &staging }),
             monitor,
         )?;
         if options.strict && !held.complete {
@@ -112,7 +113,7 @@ impl Store {
             base.as_ref(),
             &held,
             &trees,
-            draft,
+            &draft,
             Finish::End,
             monitor,
         )?;

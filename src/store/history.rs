@@ -4,7 +4,7 @@
 //! and, as a short cut, which are of one workspace. All of it works on a store that cannot be
 //! written, and without an index.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -534,7 +534,7 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
         roots: Vec::new(),
         unreadable: 0,
     };
-    let mut roots: BTreeMap<PathBuf, ()> = BTreeMap::new();
+    let mut roots: BTreeSet<PathBuf> = BTreeSet::new();
     for item in items {
         match item {
             ListItem::Unreadable { .. } => summary.unreadable += 1,
@@ -549,11 +549,11 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
                 let (first, last) = summary.span.unwrap_or((at, at));
                 summary.span = Some((first.min(at), last.max(at)));
                 summary.latest = summary.latest.max(Some(checkpoint.id.seq));
-                roots.insert(checkpoint.root.clone(), ());
+                roots.insert(checkpoint.root.clone());
             }
         }
     }
-    summary.roots = roots.into_keys().collect();
+    summary.roots = roots.into_iter().collect();
     summary
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
-use crate::capture::{self, Base, Draft, Finish, Held};
+use crate::capture::{self, Base, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
@@ -61,7 +61,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         let target = load_target(&access, &open, checkpoint)?;
         dry_run(&access, &open, &target, &Intent::restore(), options, monitor)
     }
@@ -88,7 +88,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         restore::recover(&access, &open, monitor)?;
         let target = load_target(&access, &open, checkpoint)?;
         carry_out(&access, &open, &target, &Intent::restore(), options, monitor)
@@ -105,7 +105,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         let (target, intent) = find_undo(&access, &open)?;
         dry_run(&access, &open, &target, &intent, options, monitor)
     }
@@ -123,7 +123,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         restore::recover(&access, &open, monitor)?;
         let (target, intent) = find_undo(&access, &open)?;
         carry_out(&access, &open, &target, &intent, options, monitor)
@@ -183,7 +183,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<EndedRestore> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         let ended = match restore::recover(&access, &open, monitor)? {
             Recovered::Nothing => {
                 return Err(Error::NoOpenRestore { workspace: open.path.clone() });
@@ -208,58 +208,12 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<EndedRestore> {
         let access = self.enter(monitor)?;
-        let (open, _others) = self.open_for_restore(&access, path, options, monitor)?;
+        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         let Some((safety, remarks)) = restore::abort(&access, &open)? else {
             return Err(Error::NoOpenRestore { workspace: open.path.clone() });
         };
         log_it(&access, &open, "restore-abort", &safety);
         Ok(EndedRestore { safety: Some(safety), left: vec![], remarks })
-    }
-
-    /// Opens the workspace, and locks it and every known workspace that contains it or lies in it, in
-    /// order of path, so that two restores of nested workspaces cannot wait for each other.
-    fn open_for_restore(
-        &self,
-        access: &Access,
-        path: &Path,
-        options: &RestoreOptions,
-        monitor: &dyn Monitor,
-    ) -> Result<(OpenWorkspace, Vec<Lock>)> {
-        let (own, path) = open_root(path)?;
-        let own = own.stat_self()?;
-        let mut related: BTreeMap<std::path::PathBuf, (u64, u64)> = BTreeMap::new();
-        for workspace in access.workspaces.all()? {
-            let Some(root) = workspace.roots.first() else { continue };
-            let is_related = root.starts_with(&path) || path.starts_with(root);
-            let identity = (workspace.identity.device, workspace.identity.inode);
-            // One lock file is taken once: two workspaces can remember the same inode, given again.
-            let is_locked =
-                identity == (own.dev, own.ino) || related.values().any(|known| *known == identity);
-            if is_related && !is_locked {
-                related.insert(root.clone(), identity);
-            }
-        }
-        let lock = |(device, inode): (u64, u64)| {
-            let file = access.layout.workspace_lock(device, inode);
-            disk::lock(&file, LockKind::Exclusive, "a workspace that overlaps", monitor)
-        };
-        let mut locks = Vec::new();
-        for (_, identity) in related.range(..path.clone()) {
-            locks.push(lock(*identity)?);
-        }
-        let home = home_directory();
-        let open = open_workspace(
-            access,
-            &path,
-            options.force,
-            home.as_deref(),
-            options.workspace,
-            monitor,
-        )?;
-        for (_, identity) in related.range(path..) {
-            locks.push(lock(*identity)?);
-        }
-        Ok((open, locks))
     }
 }
 
@@ -275,8 +229,7 @@ fn dry_run(
     // only hashes are compared.
     let (operation, foundation) = begin(access, open, OperationKind::Restore)?;
     let mut base = foundation.base;
-    let prepared =
-        prepare(access, open, None, base.as_mut(), None, target, intent, options, monitor);
+    let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor);
     operation.end()?;
     let prepared = prepared?;
     Ok(RestoreOutcome {
@@ -294,9 +247,8 @@ fn dry_run(
 fn prepare(
     access: &Access,
     open: &OpenWorkspace,
-    operation: Option<&Operation<'_>>,
+    storing: Option<Storing<'_>>,
     mut base: Option<&mut Base>,
-    staging: Option<&crate::blobs::Staging<'_>>,
     target: &Target,
     intent: &Intent,
     options: &RestoreOptions,
@@ -317,8 +269,7 @@ fn prepare(
     };
     force_in(open, &mut observation.walked, target, selection, monitor)?;
     let scope = capture::scope_of(&observation.walked, &settings);
-    let held =
-        capture::hold(access, operation, open, base, observation, &settings, staging, monitor)?;
+    let held = capture::hold(access, open, base, observation, &settings, storing, monitor)?;
     monitor.phase(Phase::Plan, None);
     let now = present(&held);
     if let Selection::Below(paths) = selection {
@@ -363,9 +314,8 @@ fn carry_out(
     let prepared = prepare(
         access,
         open,
-        Some(&operation),
+        Some(Storing { operation: &operation, staging: &staging }),
         base.as_mut(),
-        Some(&staging),
         target,
         intent,
         options,
@@ -407,7 +357,7 @@ fn carry_out(
         base.as_ref(),
         &held,
         &trees,
-        draft,
+        &draft,
         Finish::KeepGoing,
         monitor,
     )?;
@@ -568,4 +518,43 @@ fn empty_directory(into: &Path) -> Result<Dir> {
     } else {
         Err(Error::IntoNotEmpty { path: into.to_owned() })
     }
+}
+
+/// Opens the workspace, and locks it and every known workspace that contains it or lies in it, in
+/// order of path, so that two restores of nested workspaces cannot wait for each other.
+fn open_for_restore(
+    access: &Access,
+    path: &Path,
+    options: &RestoreOptions,
+    monitor: &dyn Monitor,
+) -> Result<(OpenWorkspace, Vec<Lock>)> {
+    let (own, path) = open_root(path)?;
+    let own = own.stat_self()?;
+    let mut related: BTreeMap<std::path::PathBuf, (u64, u64)> = BTreeMap::new();
+    for workspace in access.workspaces.all()? {
+        let Some(root) = workspace.roots.first() else { continue };
+        let is_related = root.starts_with(&path) || path.starts_with(root);
+        let identity = (workspace.identity.device, workspace.identity.inode);
+        // One lock file is taken once: two workspaces can remember the same inode, given again.
+        let is_locked =
+            identity == (own.dev, own.ino) || related.values().any(|known| *known == identity);
+        if is_related && !is_locked {
+            related.insert(root.clone(), identity);
+        }
+    }
+    let lock = |(device, inode): (u64, u64)| {
+        let file = access.layout.workspace_lock(device, inode);
+        disk::lock(&file, LockKind::Exclusive, "a workspace that overlaps", monitor)
+    };
+    let mut locks = Vec::new();
+    for (_, identity) in related.range(..path.clone()) {
+        locks.push(lock(*identity)?);
+    }
+    let home = home_directory();
+    let open =
+        open_workspace(access, &path, options.force, home.as_deref(), options.workspace, monitor)?;
+    for (_, identity) in related.range(path..) {
+        locks.push(lock(*identity)?);
+    }
+    Ok((open, locks))
 }

@@ -13,7 +13,7 @@ use crate::retention::{self, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 use crate::store::{Store, capturing::check_label, log};
 
 /// How long after the last sweep a capture makes another.
-const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_hours(24);
 
 impl Store {
     /// Pins a checkpoint: retention keeps it.
@@ -141,6 +141,7 @@ impl Store {
         let mut prune = prune(&access, None, PruneRule::default())?;
         prune.pruned.extend(marked);
         let sweep = sweep(&access, monitor)?;
+        access.index.empty_wal()?;
         Ok(GcOutcome { prune, sweep })
     }
 }
