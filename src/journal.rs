@@ -40,12 +40,20 @@ pub(crate) struct Stamp {
     pub(crate) mtime_ns: i64,
     /// Its change time.
     pub(crate) ctime_ns: i64,
+    /// How many names it has.
+    pub(crate) links: u64,
 }
 
 impl Stamp {
     /// The stamp of a file, directory or symlink.
     pub(crate) fn of(stat: &FileStat) -> Self {
-        Self { inode: stat.ino, size: stat.size, mtime_ns: stat.mtime_ns, ctime_ns: stat.ctime_ns }
+        Self {
+            inode: stat.ino,
+            size: stat.size,
+            mtime_ns: stat.mtime_ns,
+            ctime_ns: stat.ctime_ns,
+            links: stat.nlink,
+        }
     }
 
     /// Whether what is at a path now is what the safety checkpoint held. Renaming a file changes its

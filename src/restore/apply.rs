@@ -133,7 +133,9 @@ impl Applier<'_> {
         let there = parent.stat(action.path.name())?;
         self.touch(&action.path);
         match (there, &action.before) {
-            (Some(stat), Some((before, stamp))) if stamp.fits(&stat, false) => {
+            (Some(stat), Some((before, stamp)))
+                if is_as_saved(&parent, action.path.name(), &stat, before, stamp)? =>
+            {
                 self.replace(index, action, after, before, stamp, &parent)
             }
             (Some(_), _) if is_in_place(&parent, action, after)? => {
@@ -297,10 +299,10 @@ impl Applier<'_> {
             let Ok(inside_path) = path.join(&inside) else { return Ok(false) };
             let saved =
                 find_action(self.journal, &inside_path).and_then(|action| action.before.as_ref());
-            let (Some(stat), Some((_, stamp))) = (dir.stat(&inside)?, saved) else {
+            let (Some(stat), Some((before, stamp))) = (dir.stat(&inside)?, saved) else {
                 return Ok(false);
             };
-            if !stamp.fits(&stat, false) {
+            if !is_as_saved(&dir, &inside, &stat, before, stamp)? {
                 return Ok(false);
             }
             if stat.kind == FileKind::Dir && !self.is_all_saved(&dir, &inside, &inside_path)? {
@@ -312,14 +314,14 @@ impl Applier<'_> {
 
     /// Takes a path away.
     fn remove(&mut self, index: usize, action: &Action) -> Result<Step> {
-        let Some((_, stamp)) = &action.before else { return Ok(Step::Done) };
+        let Some((before, stamp)) = &action.before else { return Ok(Step::Done) };
         let Some(parent) = self.parent(&action.path)? else {
             // What was above it has given way, and took it along.
             return Ok(Step::Done);
         };
         let name = action.path.name();
         let Some(stat) = parent.stat(name)? else { return Ok(Step::Done) };
-        if !stamp.fits(&stat, false) {
+        if !is_as_saved(&parent, name, &stat, before, stamp)? {
             return Ok(Step::Left(SkipReason::Conflict));
         }
         self.touch(&action.path);
@@ -393,6 +395,23 @@ impl Applier<'_> {
         let items: Vec<ToSync<'_>> = dirs.iter().map(ToSync::Directory).collect();
         disk::sync_all(self.root, &items)
     }
+}
+
+/// Whether what is at a path is what the safety checkpoint holds.
+fn is_as_saved(
+    parent: &Dir,
+    name: &[u8],
+    stat: &FileStat,
+    before: &Entry,
+    stamp: &Stamp,
+) -> Result<bool> {
+    if stamp.fits(stat, false) {
+        return Ok(true);
+    }
+    // Changing one name of a file moves the change time that its other names show: then the content
+    // decides.
+    let may_be = stamp.links > 1 && stamp.fits(stat, true);
+    Ok(may_be && holds_one_of(parent, name, std::iter::once(before))?)
 }
 
 fn remove_empty_dir(parent: &Dir, name: &[u8]) -> Result<Step> {

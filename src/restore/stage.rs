@@ -128,10 +128,14 @@ fn staged_content(action: &Action) -> Option<(BlobHash, u64)> {
     if is_mode_only(action) { None } else { action.after.as_ref().and_then(Entry::blob) }
 }
 
-/// Whether a change is about permission bits alone.
+/// Whether a change is about permission bits alone. A file with another name is replaced for it: the
+/// bits are those of both names, and the other is not to change.
 pub(crate) fn is_mode_only(action: &Action) -> bool {
     match (&action.before, &action.after) {
-        (Some((before, _)), Some(after)) => before.is_same_content(after),
+        (Some((before, stamp)), Some(after)) => {
+            let is_file = matches!(before.kind, EntryKind::File { .. });
+            before.is_same_content(after) && !(is_file && stamp.links > 1)
+        }
         _ => false,
     }
 }
