@@ -10,6 +10,9 @@
 //! 4. A directory gives way to a file only as a whole, and only if everything below it is held.
 //! 5. Files that are already as they should be are not touched.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
@@ -194,6 +197,7 @@ pub enum Selection<'a> {
 pub fn plan(input: PlanInput<'_>) -> Plan {
     let mut planner = Planner::new(input);
     planner.restore_what_was();
+    planner.close_ways();
     planner.delete_what_was_not();
     planner.finish()
 }
@@ -211,6 +215,8 @@ struct Planner<'a> {
     blocked: HashSet<RelPath>,
     /// Directories that give way to a file, and so take everything below with them.
     replaced: HashSet<RelPath>,
+    /// Unselected directories that are made for what is below them, parents first.
+    ways: Vec<RelPath>,
 }
 
 impl Selection<'_> {
@@ -268,6 +274,7 @@ impl<'a> Planner<'a> {
             skips: BTreeMap::new(),
             blocked: HashSet::new(),
             replaced: HashSet::new(),
+            ways: Vec::new(),
         }
     }
 
@@ -319,13 +326,27 @@ impl<'a> Planner<'a> {
 
     /// An unselected directory above the selection.
     fn make_way(&mut self, then: &Entry, now: Option<&Present>) {
+        let is_dir = |entry: &Entry| matches!(entry.kind, EntryKind::Dir { .. });
         match now {
-            None => {
+            None if is_dir(then) => {
                 self.changes.insert(then.path.clone(), change(None, Some(then)));
+                self.ways.push(then.path.clone());
             }
-            Some(present) if matches!(present.entry.kind, EntryKind::Dir { .. }) => {}
-            Some(_) => {
+            Some(present) if is_dir(&present.entry) => {}
+            _ => {
                 self.blocked.insert(then.path.clone());
+            }
+        }
+    }
+
+    /// A directory is made on the way to what was selected, and not where nothing comes of it.
+    fn close_ways(&mut self) {
+        for way in std::mem::take(&mut self.ways).into_iter().rev() {
+            let prefix = [way.as_bytes(), b"/"].concat();
+            let mut below =
+                self.changes.range::<[u8], _>((Bound::Included(&*prefix), Bound::Unbounded));
+            if !below.next().is_some_and(|(path, _)| path.as_bytes().starts_with(&prefix)) {
+                self.changes.remove(&way);
             }
         }
     }
