@@ -4,6 +4,7 @@
 //! the end of each case every living checkpoint is restored into an empty directory, and the store
 //! is read without the library ([`truth`]). `TURNPOINT_MODEL_CASES` sets how many cases each of the
 //! tests runs.
+#![expect(clippy::unnecessary_debug_formatting, reason = "a name may hold a newline")]
 
 mod oracle;
 mod truth;

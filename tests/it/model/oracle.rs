@@ -382,7 +382,6 @@ impl Restoring<'_> {
 /// What differs between what must be and what is; empty if nothing does. Directories have no stamps
 /// to compare, since they change with what is in them; nor have change times, which a hard link's
 /// other name changes.
-#[expect(clippy::unnecessary_debug_formatting, reason = "a name may hold a newline")]
 pub(crate) fn violations(expected: &Fingerprint, found: &Fingerprint) -> Vec<String> {
     let mut problems = Vec::new();
     for (path, node) in expected {
