@@ -362,12 +362,11 @@ impl<'a> Planner<'a> {
 
     fn put_back(&mut self, then: &Entry, now: Option<&Present>) {
         let wanted = wanted(then);
-        if wanted.mode != then.mode && now.is_none_or(|present| present.entry.mode != then.mode) {
+        let is_exact = now.is_some_and(|present| present.entry.is_same_state(then));
+        if wanted.mode != then.mode && !is_exact {
             self.skip(&then.path, SkipReason::SetId);
         }
-        let is_done = now.is_some_and(|present| {
-            present.entry.is_same_state(then) || present.entry.is_same_state(&wanted)
-        });
+        let is_done = is_exact || now.is_some_and(|present| present.entry.is_same_state(&wanted));
         if is_done {
             return;
         }

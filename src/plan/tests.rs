@@ -236,6 +236,9 @@ fn set_id_bits_of_files_are_not_given_back() {
     let plan = plan_for(&then, true, &present([]), Selection::All);
     assert_eq!(plan.changes[0].after.as_ref().unwrap().mode, Mode::from_st_mode(0o755));
     check([set_id(0o2755)], [set_id(0o755)], ["skip a set-id"]);
+    // They go with the file that had them.
+    let other = entry("a", 0o4755, content("y"));
+    check([set_id(0o4755)], [other], ["overwrite a", "skip a set-id"]);
     // It has them already, and nothing else differs.
     check([set_id(0o4755)], [set_id(0o4755)], []);
     // Of a directory they only say who owns new files.
