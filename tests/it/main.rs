@@ -7,6 +7,8 @@ mod support;
 mod golden;
 mod hashing;
 mod model;
+mod place;
+mod restoring;
 mod round_trip;
 mod scaffolding;
 mod tidy;
