@@ -230,8 +230,13 @@ fn dry_run(
     let (operation, foundation) = begin(access, open, OperationKind::Restore)?;
     let mut base = foundation.base;
     let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor);
+    // What the restore would refuse is refused here: a plan that cannot be carried out is none.
+    let checked = prepared.and_then(|prepared| {
+        require_content(access, &prepared.plan, monitor)?;
+        Ok(prepared)
+    });
     operation.end()?;
-    let prepared = prepared?;
+    let prepared = checked?;
     Ok(RestoreOutcome {
         plan: prepared.plan,
         root: open.path.clone(),
@@ -241,6 +246,15 @@ fn dry_run(
         remarks: Vec::new(),
         problems: prepared.held.problems,
     })
+}
+
+/// Refuses a plan that needs content which the store lacks, and remembers what is lost.
+fn require_content(access: &Access, plan: &Plan, monitor: &dyn Monitor) -> Result<()> {
+    let checked = restore::check_content(&access.blobs, plan, monitor);
+    if let Err(error) = &checked {
+        remember_lost(access, error)?;
+    }
+    checked
 }
 
 /// Walks and hashes the present, forcing in what the target is about to change, and computes the plan.
@@ -327,10 +341,7 @@ fn carry_out(
         operation.end()?;
         return Ok(nothing_to_do(open, plan, held));
     }
-    if let Err(error) = restore::check_content(&access.blobs, &plan, monitor) {
-        remember_lost(access, &error)?;
-        return Err(error);
-    }
+    require_content(access, &plan, monitor)?;
     let after = plan.after();
     let trees =
         capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
