@@ -81,30 +81,25 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
         return sessions(context);
     }
     let root = context.root()?;
-    let listing = match (&arguments.session, context.settings.workspace) {
-        (Some(session), _) => {
-            let query = ListQuery::Session(session.clone());
-            context.run(|store, monitor| store.list(&query, monitor))?
-        }
-        (None, Some(workspace)) => {
-            let query = ListQuery::All;
-            let mut listing = context.run(|store, monitor| store.list(&query, monitor))?;
-            listing.items.retain(|item| match item {
-                ListItem::Checkpoint(summary) => summary.workspace == workspace,
-                ListItem::Unreadable { .. } => true,
-                _ => false,
-            });
-            listing
-        }
-        (None, None) => {
-            let query = ListQuery::Workspace(root.clone());
-            context.run(|store, monitor| store.list(&query, monitor))?
-        }
+    let shown_root = printable(root.as_os_str().as_bytes());
+    let (query, of_what) = match (&arguments.session, context.settings.workspace) {
+        (Some(session), _) => (ListQuery::Session(session.clone()), None),
+        (None, Some(id)) => (ListQuery::All, Some(format!("workspace {id}"))),
+        (None, None) => (ListQuery::Workspace(root), Some(format!("workspace {shown_root}"))),
     };
+    let mut listing = context.run(|store, monitor| store.list(&query, monitor))?;
+    if let (ListQuery::All, Some(workspace)) = (&query, context.settings.workspace) {
+        listing.items.retain(|item| match item {
+            ListItem::Checkpoint(summary) => summary.workspace == workspace,
+            // Nobody knows whose it is: better shown here than nowhere.
+            ListItem::Unreadable { .. } => true,
+            _ => false,
+        });
+    }
     if context.is_json() {
         context.document(&document(&listing))?;
     } else {
-        print(&listing, arguments.session.is_some(), &root, context)?;
+        print(&listing, of_what.as_deref(), context)?;
     }
     Ok(Exit::damaged_if(listing.unreadable() > 0))
 }
@@ -147,35 +142,30 @@ impl<'a> From<&'a CheckpointSummary> for CheckpointDocument<'a> {
 }
 
 /// One block for each session, that with the newest checkpoint last, as the newest line of all is.
-fn print(
-    listing: &Listing,
-    is_of_session: bool,
-    root: &Path,
-    context: &mut Context,
-) -> io::Result<()> {
+/// `of_what` is said first; where it is nothing, each session says its workspaces.
+fn print(listing: &Listing, of_what: Option<&str>, context: &mut Context) -> io::Result<()> {
     let printer = &mut context.printer;
     let style = printer.style();
     if listing.items.is_empty() {
-        let root = printable(root.as_os_str().as_bytes());
-        style.complain(Kind::Note, &format!("there is no checkpoint of {root} yet"));
+        let of_what = of_what.unwrap_or("this session");
+        style.complain(Kind::Note, &format!("there is no checkpoint of {of_what} yet"));
         style.complain(
             Kind::Hint,
             "`turnpoint capture` makes the first; `turnpoint list --sessions` shows all sessions",
         );
         return Ok(());
     }
-    if !is_of_session {
-        let root = printable(root.as_os_str().as_bytes());
-        printer.prose(&format!("workspace {root}"))?;
+    if let Some(of_what) = of_what {
+        printer.prose(of_what)?;
     }
     for session in sessions_in_order(listing) {
         let items: Vec<&ListItem> =
             listing.items.iter().filter(|item| session_of(item) == Some(session)).collect();
-        if !is_of_session {
+        if of_what.is_some() {
             printer.gap()?;
         }
         printer.prose(&format!("session {session}"))?;
-        if is_of_session {
+        if of_what.is_none() {
             print_roots(&items, printer)?;
         }
         table(&items, printer.width()).print(printer)?;
