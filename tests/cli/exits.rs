@@ -105,6 +105,14 @@ fn a_checkpoint_of_another_workspace_is_refused_where_it_exists() {
 }
 
 #[test]
+fn a_checkpoint_is_written_only_into_an_empty_directory() {
+    let program = captured();
+    let run = program.run(["restore", "s", "0", "--into", "src"]).exits(3);
+    assert!(run.stderr.contains("src is not empty"), "{}", run.stderr);
+    assert_eq!(fs::read_dir(program.workspace().join("src")).unwrap().count(), 1);
+}
+
+#[test]
 fn directories_that_are_hardly_one_workspace_are_refused() {
     let program = program();
     let home = program.root().join("home");
@@ -144,8 +152,10 @@ fn lost_content_is_named_before_anything_changes() {
     fs::write(program.workspace().join("a.txt"), "changed").unwrap();
     fs::write(program.workspace().join("src/b.txt"), "changed").unwrap();
     let hash = lost.file_name().unwrap().to_str().unwrap();
-    let run = program.run(["restore", "s", "0", "--yes"]).exits(3);
-    assert!(run.stderr.contains(&format!("  a.txt: missing: blob {hash}")), "{}", run.stderr);
+    for how in ["--yes", "--dry-run"] {
+        let run = program.run(["restore", "s", "0", how]).exits(3);
+        assert!(run.stderr.contains(&format!("  a.txt: missing: blob {hash}")), "{}", run.stderr);
+    }
     assert_eq!(fs::read_to_string(program.workspace().join("src/b.txt")).unwrap(), "changed");
     program.run(["cat", "s:0", "a.txt"]).exits(4);
     let run = program.run(["verify"]).exits(4);

@@ -7,6 +7,7 @@ mod support;
 mod documents;
 mod exits;
 mod help;
+mod interrupted;
 mod json;
 mod long_walk;
 mod reader;

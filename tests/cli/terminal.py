@@ -19,8 +19,9 @@ import time
 columns, wait_for, answer, before, *command = sys.argv[1:]
 pid, terminal = pty.fork()
 if pid == 0:
+    # Here and not in the parent: the command must not run before the size is set.
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, int(columns), 0, 0))
     os.execvp(command[0], command)
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, int(columns), 0, 0))
 shown = b""
 deadline = time.monotonic() + 60
 while time.monotonic() < deadline:
