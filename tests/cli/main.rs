@@ -4,6 +4,7 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod collision;
 mod documents;
 mod exits;
 mod help;

@@ -125,7 +125,18 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("SystemTime::now", &["clock"], "one clock"),
     (
         "Instant::now",
-        &["capture", "cli", "disk", "git", "index", "restore", "retention", "store", "verify"],
+        &[
+            "capture",
+            "cli",
+            "disk",
+            "git",
+            "index",
+            "restore",
+            "retention",
+            "store",
+            "verify",
+            "walk",
+        ],
         "durations, not the time of day",
     ),
 ];
