@@ -106,7 +106,8 @@ pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(limits::SQLITE_BUSY)?;
     // The WAL stays when a process ends: with one short process at a time each of them would
     // otherwise be the last one to close and pay for copying the WAL back. It is still copied back
-    // whenever it has grown to SQLite's default of 1,000 pages.
+    // whenever it has grown to some pages; not SQLite's 1,000, because the first process that opens
+    // the index reads all of it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(limits::SQLITE_STATEMENTS_CACHED);
     connection.execute_batch(&format!(
@@ -119,9 +120,11 @@ pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
          PRAGMA temp_store = MEMORY;
          PRAGMA mmap_size = 0;
          PRAGMA cache_size = -{};
-         PRAGMA journal_size_limit = {};",
+         PRAGMA journal_size_limit = {};
+         PRAGMA wal_autocheckpoint = {};",
         limits::SQLITE_CACHE_KIB,
-        limits::SQLITE_WAL_KEPT_BYTES
+        limits::SQLITE_WAL_KEPT_BYTES,
+        limits::SQLITE_WAL_PAGES
     ))
 }
 
