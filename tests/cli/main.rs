@@ -8,6 +8,7 @@ mod collision;
 mod documents;
 mod exits;
 mod help;
+mod index;
 mod interrupted;
 mod json;
 mod long_walk;
