@@ -15,7 +15,7 @@ use crate::checkpoint::{BlobState, CaptureProblem};
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
-use crate::id::CheckpointId;
+use crate::id::{CheckpointId, StoreId};
 use crate::limits;
 use crate::manifest::{self, Counts, Entry, EntryKind, Mode, OmitReason, Tree, read_entries};
 use crate::monitor::{Monitor, Phase};
@@ -24,7 +24,7 @@ use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use crate::threads;
 use crate::walk::{Observed, What};
-use crate::workspaces::{CachedEntry, Stamps, StatCache};
+use crate::workspaces::{CacheHeader, CachedEntry, Stamps, StatCache};
 
 /// The checkpoint that a capture builds on, protected by its operation.
 #[derive(Debug)]
@@ -37,6 +37,13 @@ pub(crate) struct Base {
     pub(crate) tree: Tree,
     /// What the stat cache knows of it, where it describes exactly this checkpoint.
     pub(crate) cache: Option<StatCache>,
+}
+
+impl Base {
+    /// The header of a stat cache that describes exactly this checkpoint of this store.
+    pub(crate) fn described(&self, store: StoreId) -> CacheHeader {
+        CacheHeader { store, checkpoint: self.id.clone(), digest: self.digest }
+    }
 }
 
 /// The state of a workspace with all its content hashed, and held where that was asked for.

@@ -55,6 +55,15 @@ pub(crate) fn remove_file(path: &Path) -> Result<bool> {
     }
 }
 
+/// The first `length` bytes of the regular file at `path`, or all of a shorter one.
+pub(crate) fn read_start(path: &Path, length: usize) -> Result<Vec<u8>> {
+    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    let file = Dir::open(dir)?.open_file(name.as_encoded_bytes())?;
+    let mut bytes = Vec::with_capacity(length);
+    file.take(length as u64).read_to_end(&mut bytes).at("read", path)?;
+    Ok(bytes)
+}
+
 /// Puts `bytes` in the place of the file `name`, whole or not at all. Not durable: a power cut may
 /// leave the old file, or one that is cut short, so its reader must be able to tell.
 pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result<()> {

@@ -72,7 +72,8 @@ impl Store {
         if let Some(base) = &base {
             capture::audit_after_boot(&access, open.workspace.id, base)?;
         }
-        let (observation, git) = observe_with_git(&access, &open, &options.scope, monitor)?;
+        let (observation, git) =
+            observe_with_git(&access, &open, base.as_mut(), &options.scope, monitor)?;
         let scope = capture::scope_of(&observation.walked, &options.scope);
         let staging = access.blobs.stage(operation.id())?;
         let mut held = capture::hold(
@@ -211,9 +212,8 @@ pub(super) fn begin<'a>(
     kind: OperationKind,
 ) -> Result<(Operation<'a>, Foundation)> {
     let id = open.workspace.id;
-    let cache = StatCache::read(&access.workspaces.directory(id))
-        .filter(|cache| cache.header.store == access.store);
-    let described = cache.as_ref().map(|cache| cache.header.clone());
+    let described = StatCache::peek(&access.workspaces.directory(id))
+        .filter(|header| header.store == access.store);
     let choose = |tx: &WriteTx<'_>| {
         let newest = tx.newest_of_workspace(id, true)?;
         let cached = match &described {
@@ -223,24 +223,21 @@ pub(super) fn begin<'a>(
                 .filter(|row| row.digest == header.digest && !row.is_pruning()),
         };
         let base = cached.clone().or_else(|| newest.clone());
-        Ok((base.clone().map(|row| row.id), (base, cached.is_some(), newest)))
+        Ok((base.clone().map(|row| row.id), (base, newest)))
     };
-    let (operation, (base, cache_fits, newest)) = Operation::begin(access, kind, Some(id), choose)?;
+    let (operation, (base, newest)) = Operation::begin(access, kind, Some(id), choose)?;
     let reference = |row: &CheckpointRow| CheckpointRef { id: row.id.clone(), digest: row.digest };
     let parent = newest.as_ref().map(reference);
-    let base = base.map(|row| Base {
-        id: row.id,
-        digest: row.digest,
-        tree: row.tree,
-        cache: if cache_fits { cache } else { None },
-    });
+    let base = base.map(|row| Base { id: row.id, digest: row.digest, tree: row.tree, cache: None });
     Ok((operation, Foundation { base, parent }))
 }
 
-/// Walks, and asks git where HEAD is beside it.
+/// Walks; beside it asks git where HEAD is and reads the stat cache, which becomes the base's if it
+/// describes exactly that checkpoint.
 pub(super) fn observe_with_git(
     access: &Access,
     open: &OpenWorkspace,
+    base: Option<&mut Base>,
     scope: &crate::settings::ScopeSettings,
     monitor: &dyn Monitor,
 ) -> Result<(capture::Observation, Option<GitState>)> {
@@ -250,8 +247,16 @@ pub(super) fn observe_with_git(
             // That git cannot say is no reason not to capture.
             git::head(&repository, &|| monitor.is_cancelled()).ok()
         });
+        let cache = base.is_some().then(|| {
+            let directory = access.workspaces.directory(open.workspace.id);
+            threads.spawn(move || StatCache::read(&directory))
+        });
         let observation = capture::observe(access, open, scope, monitor)?;
         let git = head.join().ok().flatten();
+        if let (Some(base), Some(cache)) = (base, cache) {
+            let cache = cache.join().ok().flatten();
+            base.cache = cache.filter(|cache| cache.header == base.described(access.store));
+        }
         Ok((observation, git))
     })
 }

@@ -268,14 +268,15 @@ fn prepare(
     options: &RestoreOptions,
     monitor: &dyn Monitor,
 ) -> Result<Prepared> {
+    // What is about to change is saved whatever the limit for all together says.
+    let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
+    let (mut observation, git) =
+        observe_with_git(access, open, base.as_deref_mut(), &settings, monitor)?;
     if options.thorough
         && let Some(base) = base.as_mut()
     {
         base.cache = None;
     }
-    // What is about to change is saved whatever the limit for all together says.
-    let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
-    let (mut observation, git) = observe_with_git(access, open, &settings, monitor)?;
     let selection = match &intent.touched {
         Some(touched) => Selection::Touched(touched),
         None if options.paths.is_empty() => Selection::All,

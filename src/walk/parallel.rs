@@ -31,8 +31,10 @@ const LISTED_PATH_BYTES_MAX: usize = 4095;
 /// How often the waiting thread looks up.
 const POLL: Duration = Duration::from_millis(5);
 
-/// How long the waiting thread goes without news at most before it lets jwalk do the waiting.
-const PATIENCE_MAX: Duration = Duration::from_millis(50);
+/// How long the waiting thread goes without news at least, and at most, before it lets jwalk do the
+/// waiting, which takes a core. A large directory, or a busy machine, is silent for some time too.
+const PATIENCE_MIN: Duration = Duration::from_millis(30);
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
 
 /// What a directory's visit leaves for those of its children.
 #[derive(Debug, Clone, Default)]
@@ -161,7 +163,7 @@ impl Progress {
             if state.visited != visited {
                 heard = Instant::now();
             }
-            let patience = ((heard - start) / 8).clamp(POLL, PATIENCE_MAX);
+            let patience = ((heard - start) / 8).clamp(PATIENCE_MIN, PATIENCE_MAX);
             if state.outstanding == 0 || heard.elapsed() >= patience {
                 return;
             }

@@ -107,6 +107,13 @@ impl StatCache {
         Some(Self { header, entries: decode_entries(body)?, body: (body_length, body_digest) })
     }
 
+    /// Reads what the cache is about, and not its entries; `None` where [`StatCache::read`] would give
+    /// none for the sake of its header.
+    pub(crate) fn peek(dir: &Path) -> Option<CacheHeader> {
+        let head = disk::read_start(&dir.join(NAME), HEADER_BYTES).ok()?;
+        decode_header(&head).map(|(header, ..)| header)
+    }
+
     /// Writes a cache anew. Not durable: a power cut may lose it, and its checksums tell.
     pub(crate) fn write(
         dir: &Path,
