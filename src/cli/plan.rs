@@ -382,6 +382,7 @@ fn why(reason: SkipReason) -> String {
         SkipReason::Rule(reason) => format!("never saved, so never replaced ({reason})"),
         SkipReason::NotSaved => "its present content could not be saved".to_owned(),
         SkipReason::NoEvidence => "nothing shows that it was not there then".to_owned(),
+        SkipReason::NotEmpty => "something in it stays".to_owned(),
         SkipReason::OtherName => "another name of a file that stays".to_owned(),
         SkipReason::Blocked => "what is above it stays as it is".to_owned(),
         SkipReason::SetId => "set-user-id and set-group-id bits are not restored".to_owned(),
@@ -480,7 +481,7 @@ fn warn_of_shortfall(outcome: &RestoreOutcome, context: &mut Context) -> io::Res
     let count = format::counted(left.len() as u64, "path was", "paths were");
     style.complain(
         Kind::Warning,
-        &format!("{count} left although the plan or the checkpoint differs"),
+        &format!("{count} left as before although something else was wanted"),
     );
     print_skips(&left, &mut context.printer)?;
     context.printer.flush()
