@@ -386,7 +386,7 @@ fn why(reason: SkipReason) -> String {
         SkipReason::OtherName => "another name of a file that stays".to_owned(),
         SkipReason::Blocked => "what is above it stays as it is".to_owned(),
         SkipReason::SetId => "set-user-id and set-group-id bits are not restored".to_owned(),
-        SkipReason::Conflict => "it was changed by somebody else".to_owned(),
+        SkipReason::Conflict => "it was changed since".to_owned(),
         SkipReason::Failed => "the system refused".to_owned(),
         other => other.as_str().to_owned(),
     }
