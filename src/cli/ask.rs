@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
+use turnpoint::Error;
+
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
@@ -17,9 +19,13 @@ pub(crate) fn can_ask(context: &Context) -> bool {
 ///
 /// No lock is held while the answer is waited for.
 pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<bool> {
-    context.printer.question(&format!("{question} [y/N]"))?;
     let mut answer = String::new();
-    let read = context.interrupt.ending_at_once(|| io::stdin().lock().read_line(&mut answer));
+    let Context { printer, interrupt, .. } = context;
+    let read = interrupt.ending_at_once(|| {
+        printer.question(&format!("{question} [y/N]"))?;
+        io::stdin().lock().read_line(&mut answer)
+    });
+    let read = read.ok_or(Error::Cancelled)?;
     let is_yes = read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
     if !is_yes {
         context.printer.style().complain(Kind::Note, "nothing was changed");

@@ -35,15 +35,17 @@ impl Interrupt {
 
     /// Whether a signal came.
     pub(crate) fn came(&self) -> bool {
-        self.came.load(Ordering::Relaxed)
+        self.came.load(Ordering::SeqCst)
     }
 
     /// Does something during which nothing is held, so that a signal may end the process at once: a
-    /// question would otherwise go on waiting for its answer.
-    pub(crate) fn ending_at_once<T>(&self, action: impl FnOnce() -> T) -> T {
-        self.at_once.store(true, Ordering::Relaxed);
-        let result = action();
-        self.at_once.store(false, Ordering::Relaxed);
+    /// question would otherwise go on waiting for its answer. Nothing is done where a signal has come
+    /// already.
+    pub(crate) fn ending_at_once<T>(&self, action: impl FnOnce() -> T) -> Option<T> {
+        // First the flag, then the look: a signal in between finds the flag and ends the process.
+        self.at_once.store(true, Ordering::SeqCst);
+        let result = if self.came() { None } else { Some(action()) };
+        self.at_once.store(false, Ordering::SeqCst);
         result
     }
 }
