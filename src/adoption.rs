@@ -166,7 +166,7 @@ fn is_missing(access: &Access, id: &CheckpointId) -> Result<bool> {
 ///
 /// Cost: one directory listing a session, and the reading of what has no row.
 pub(crate) fn compare_all(access: &Access) -> Result<Compared> {
-    let mut compared = Compared::default();
+    let mut compared = Compared { unreadable: access.sessions.unlisted()?, ..Compared::default() };
     let living = reap(access, &mut compared)?;
     for session in access.sessions.names()? {
         adopt_session(access, &session, &living, &mut compared)?;

@@ -14,6 +14,7 @@ use crate::manifest::{
     CheckpointRef, Entry, EntryKind, Mode, RestoreVerb, decode_entries, encode_entries,
 };
 use crate::path::RelPath;
+use crate::workspaces::DirectoryIdentity;
 
 /// A journal of a million changes takes about half of this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
@@ -92,6 +93,8 @@ pub(crate) struct Journal {
     pub(crate) operation: OperationId,
     /// The workspace.
     pub(crate) workspace: WorkspaceId,
+    /// The directory that is changed: another one at its path is not to be touched.
+    pub(crate) root: DirectoryIdentity,
     /// What was asked for.
     pub(crate) verb: RestoreVerb,
     /// The checkpoint to be restored.
@@ -114,6 +117,7 @@ struct WireJournal {
     format: u64,
     operation: String,
     workspace: String,
+    root: DirectoryIdentity,
     verb: RestoreVerb,
     target: WireRef,
     safety: WireRef,
@@ -194,6 +198,7 @@ impl Journal {
             format: 1,
             operation: self.operation.to_string(),
             workspace: self.workspace.to_string(),
+            root: self.root,
             verb: self.verb,
             target: wire_ref(&self.target),
             safety: wire_ref(&self.safety),
@@ -245,6 +250,7 @@ impl Journal {
         Ok(Self {
             operation: wire.operation.parse().map_err(id)?,
             workspace: wire.workspace.parse().map_err(id)?,
+            root: wire.root,
             verb: wire.verb,
             target: from_wire_ref(&wire.target)?,
             safety: from_wire_ref(&wire.safety)?,

@@ -25,6 +25,9 @@ pub(crate) struct Operation<'a> {
     workspace: Option<WorkspaceId>,
     lease: Lease,
     ended: bool,
+    /// A manifest may be on disk whose rows are not in: the row, and the pins with it, must outlive
+    /// this process until somebody has adopted it.
+    entrusted: bool,
 }
 
 impl<'a> Operation<'a> {
@@ -44,7 +47,7 @@ impl<'a> Operation<'a> {
             tx.insert_operation(&new_operation(id, kind, workspace, access.host, base))?;
             Ok(chosen)
         })?;
-        Ok((Self { access, id, kind, workspace, lease, ended: false }, chosen))
+        Ok((Self { access, id, kind, workspace, lease, ended: false, entrusted: false }, chosen))
     }
 
     /// Its id: the name of its lease and of its temporary directory.
@@ -94,8 +97,22 @@ impl<'a> Operation<'a> {
         Ok(())
     }
 
+    /// Says that a manifest is about to be written. From here on the row is not removed by this
+    /// process, whatever fails: whoever reaps it adopts the manifest in the same transaction.
+    pub(crate) fn entrust(&mut self) {
+        self.entrusted = true;
+    }
+
+    /// Says that the rows of the manifest are in.
+    pub(crate) fn is_recorded(&mut self) {
+        self.entrusted = false;
+    }
+
     /// Removes the row, with its pins, and the lease.
     pub(crate) fn end(mut self) -> Result<()> {
+        if self.entrusted {
+            return Ok(());
+        }
         self.access.index.write("end an operation", |tx| tx.remove_operation(self.id))?;
         self.ended = true;
         Ok(())
@@ -109,7 +126,7 @@ impl<'a> Operation<'a> {
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        if !self.ended {
+        if !self.ended && !self.entrusted {
             // An error on the way out changes nothing: the row is reaped later.
             let removed =
                 self.access.index.write("drop an operation", |tx| tx.remove_operation(self.id));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::PinFile;
 use crate::disk::{self, Created, Dir};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{BadFile, Error, IoContext, Result};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName};
 use crate::layout::Layout;
@@ -82,6 +82,23 @@ impl Sessions {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// Names in the store that could be a session's and are no directory: a symlink to one, say. What
+    /// they hold cannot be relied on, and must not be taken for absent.
+    pub(crate) fn unlisted(&self) -> Result<Vec<BadFile>> {
+        let mut unlisted = Vec::new();
+        for (name, is_dir) in disk::list_dir(self.layout.root())? {
+            let session =
+                std::str::from_utf8(&name).ok().and_then(|text| SessionName::new(text).ok());
+            if let Some(session) = session
+                && !is_dir
+            {
+                let reason = "it is named like a session and is no directory".to_owned();
+                unlisted.push(BadFile { path: self.layout.session(&session), reason });
+            }
+        }
+        Ok(unlisted)
     }
 
     /// The session of that name as it is written on disk; `None` where there is none.

@@ -140,6 +140,11 @@ impl Store {
         })
     }
 
+    /// Whether the store has been made.
+    fn exists(&self) -> Result<bool> {
+        Ok(self.inner.layout.read_format()?.is_some())
+    }
+
     /// The index that is in place now; `None` where it is missing or damaged. The caller holds the
     /// store's lock, so it stays in place.
     fn current_index(&self) -> Result<Option<Arc<Index>>> {

@@ -336,6 +336,10 @@ impl Verifier<'_> {
         };
         let checked: Vec<Option<(BlobHash, Presence)>> = threads::pool("verify")?
             .install(|| self.contents.par_iter().map(check).collect::<Result<_>>())?;
+        // A page that was read just now is well, whatever was noted of it.
+        for hash in suspects.iter().filter(|hash| self.pages.contains(*hash)) {
+            self.remember(*hash, BlobState::Ok);
+        }
         for (hash, presence) in checked.into_iter().flatten() {
             self.take_presence(hash, presence);
         }

@@ -101,6 +101,7 @@ pub(crate) fn commit(
             counts: held.counts.clone(),
         };
         let (text, digest) = manifest.encode();
+        operation.entrust();
         // From here on the checkpoint exists.
         if access.sessions.write(&id, &text, &access.tmp)? == Created::Done {
             let committed = Committed { id, digest, manifest };
@@ -207,6 +208,7 @@ fn index(
     });
     match inserted {
         Ok(()) => {
+            operation.is_recorded();
             if finish == Finish::End {
                 operation.was_ended();
             }

@@ -11,7 +11,7 @@ use crate::blobs::{Presence, PutOutcome, Staging};
 use crate::capture::Observation;
 use crate::capture::audit::remember;
 use crate::capture::content::{self, ReadFile};
-use crate::checkpoint::{BlobState, CaptureProblem};
+use crate::checkpoint::CaptureProblem;
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
@@ -549,11 +549,11 @@ pub(crate) fn store_tree(
     }
     let published = staging.publish()?;
     held.counts.bytes_stored = published.stored_bytes;
-    let healed: Vec<BlobHash> =
-        published.sizes.iter().map(|(hash, _)| *hash).filter(|hash| lost.contains(hash)).collect();
+    let healed: Vec<(BlobHash, u64)> =
+        published.sizes.iter().filter(|(hash, _)| lost.contains(hash)).copied().collect();
     if !healed.is_empty() {
         access.index.write("note healed blobs", |tx| {
-            healed.iter().try_for_each(|hash| tx.set_blob_state(*hash, BlobState::Ok))
+            healed.iter().try_for_each(|(hash, size)| tx.note_healed(*hash, *size))
         })?;
     }
     Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })

@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::clock::Timestamp;
 use crate::disk::dir::{Dir, FileKind, file_stat};
 use crate::disk::lock::{LockKind, try_flock};
-use crate::disk::small::write_whole;
+use crate::disk::small::{create_temp, write_whole};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
 use crate::limits;
@@ -67,10 +67,7 @@ pub(crate) fn read_start(path: &Path, length: usize) -> Result<Vec<u8>> {
 /// Puts `bytes` in the place of the file `name`, whole or not at all. Not durable: a power cut may
 /// leave the old file, or one that is cut short, so its reader must be able to tell.
 pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result<()> {
-    let temp = [b"replace-", std::process::id().to_string().as_bytes(), b"-", name].concat();
-    tmp.try_unlink(&temp)?;
-    let mut file = tmp.create_file(&temp)?;
-    file.lock().at("lock", tmp.path_of(&temp))?;
+    let (mut file, temp) = create_temp(tmp)?;
     let written = write_whole(&mut file, bytes, &tmp.path_of(&temp))
         .and_then(|()| tmp.rename_to(&temp, dir, name));
     if written.is_err() {

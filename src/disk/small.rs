@@ -112,22 +112,29 @@ struct Temp<'a> {
     _locked: File,
 }
 
+/// Makes a temporary file under a name that no other has, and locks it for as long as it is open.
+pub(super) fn create_temp(tmp: &Dir) -> Result<(File, Vec<u8>)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("write-{}-{number}", std::process::id()).into_bytes();
+        match tmp.create_file(&name) {
+            Ok(file) => {
+                file.lock().at("lock", tmp.path_of(&name))?;
+                return Ok((file, name));
+            }
+            // Of another process that has, or had, our process id.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl<'a> Temp<'a> {
     fn write(tmp: &'a Dir, bytes: &[u8]) -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (mut file, name) = loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("write-{}-{number}", std::process::id()).into_bytes();
-            match tmp.create_file(&name) {
-                Ok(file) => break (file, name),
-                // Left by a dead process that had our process id.
-                Err(Error::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        };
+        let (mut file, name) = create_temp(tmp)?;
         let path = tmp.path_of(&name);
-        file.lock().at("lock", &path)?;
         let locked = file.try_clone().at("open", &path)?;
         let temp = Self { tmp, name, present: true, _locked: locked };
         write_whole(&mut file, bytes, &path)?;

@@ -137,6 +137,15 @@ impl WriteTx<'_> {
         Ok(())
     }
 
+    /// Notes that a blob was written anew, `stored_size` bytes long.
+    pub(crate) fn note_healed(&self, hash: BlobHash, stored_size: u64) -> Result<()> {
+        self.execute(
+            "UPDATE blobs SET state = 0, stored_size = ?2 WHERE hash = ?1",
+            params![hash, Amount(stored_size)],
+        )?;
+        Ok(())
+    }
+
     /// Whether a blob may be removed now: no row names it, by the rows themselves and not by their
     /// counter, no operation has pinned it, and none has pinned all. True as well for a blob without a
     /// row.

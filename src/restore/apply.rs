@@ -60,6 +60,7 @@ pub(crate) fn apply(
         journal,
         applied: Applied::default(),
         touched: HashSet::new(),
+        refused: HashSet::new(),
     };
     let indexed = || journal.actions.iter().enumerate();
     for (index, action) in indexed().filter(|(_, action)| action.after.is_some()) {
@@ -86,6 +87,8 @@ struct Applier<'a> {
     applied: Applied,
     /// Directories in which a name changed.
     touched: HashSet<RelPath>,
+    /// Directories that should have given way as a whole and did not: nothing in them goes.
+    refused: HashSet<RelPath>,
 }
 
 impl Applier<'_> {
@@ -99,12 +102,21 @@ impl Applier<'_> {
     ) {
         match step(self, index, action) {
             Ok(Step::Done) => self.applied.changed += 1,
-            Ok(Step::Left(reason)) => self.leave(&action.path, reason),
+            Ok(Step::Left(reason)) => self.leave_action(action, reason),
             Err(error) => {
-                self.leave(&action.path, SkipReason::Failed);
+                self.leave_action(action, SkipReason::Failed);
                 self.applied.remarks.push(format!("`{}`: {}", action.path, with_source(&error)));
             }
         }
+    }
+
+    fn leave_action(&mut self, action: &Action, reason: SkipReason) {
+        let is_dir = |entry: &Entry| matches!(entry.kind, EntryKind::Dir { .. });
+        let was_dir = action.before.as_ref().is_some_and(|(before, _)| is_dir(before));
+        if was_dir && action.after.as_ref().is_some_and(|after| !is_dir(after)) {
+            self.refused.insert(action.path.clone());
+        }
+        self.leave(&action.path, reason);
     }
 
     fn leave(&mut self, path: &RelPath, reason: SkipReason) {
@@ -315,6 +327,9 @@ impl Applier<'_> {
     /// Takes a path away.
     fn remove(&mut self, index: usize, action: &Action) -> Result<Step> {
         let Some((before, stamp)) = &action.before else { return Ok(Step::Done) };
+        if action.path.ancestors().any(|above| self.refused.contains(&above)) {
+            return Ok(Step::Left(SkipReason::Blocked));
+        }
         let Some(parent) = self.parent(&action.path)? else {
             // What was above it has given way, and took it along.
             return Ok(Step::Done);

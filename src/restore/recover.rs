@@ -11,6 +11,7 @@ use crate::plan::Skip;
 use crate::restore::apply::apply;
 use crate::restore::stage::{Stage, discard, finish};
 use crate::sessions::with_source;
+use crate::workspaces::identity_of;
 
 /// What was found and done.
 #[derive(Debug)]
@@ -49,6 +50,13 @@ pub(crate) fn recover(
     let journal =
         Journal::read(&access.layout, open.workspace.id).map_err(|error| stuck(&error))?;
     let Some(journal) = journal else { return Ok(Recovered::Nothing) };
+    let root = identity_of(&open.dir).map_err(|error| stuck(&error))?;
+    if root != journal.root {
+        return Err(Error::RestoreOpen {
+            workspace: open.path.clone(),
+            reason: "it was begun in another directory that was at this path".to_owned(),
+        });
+    }
     if journal.phase == JournalPhase::Staging {
         discard(access, &open.dir, &journal).map_err(|error| stuck(&error))?;
         monitor.notice(&Notice::RestoreDiscarded);
@@ -65,8 +73,12 @@ pub(crate) fn recover(
         Ok(Recovered::Completed { changed, left, remarks, safety })
     };
     let recovered = complete().map_err(|error| stuck(&error))?;
-    if let Recovered::Completed { changed, remarks, .. } = &recovered {
+    if let Recovered::Completed { changed, left, remarks, .. } = &recovered {
         monitor.notice(&Notice::RestoreCompleted { paths: *changed });
+        for skip in left {
+            let text = format!("`{}` was left as it is: {}", skip.path, skip.reason.as_str());
+            monitor.notice(&Notice::Remark { text });
+        }
         for remark in remarks {
             monitor.notice(&Notice::Remark { text: remark.clone() });
         }

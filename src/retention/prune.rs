@@ -12,6 +12,7 @@ use crate::checkpoint::{CheckpointRow, CheckpointState};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{CheckpointId, SessionName, WorkspaceId};
+use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::retention::PruneOutcome;
@@ -75,21 +76,28 @@ pub(crate) fn plan_prune(
     sessions: &[SessionName],
     rule: PruneRule,
 ) -> Result<PruneOutcome> {
-    let mut protected: HashSet<CheckpointId> =
-        journal::needed_by_journals(&access.layout)?.into_iter().collect();
+    access.index.read("plan a prune", |tx| plan_in(access, &tx, sessions, rule))
+}
+
+/// The plan, seen from inside a transaction.
+fn plan_in(
+    access: &Access,
+    tx: &ReadTx<'_>,
+    sessions: &[SessionName],
+    rule: PruneRule,
+) -> Result<PruneOutcome> {
+    let mut protected = tx.protected_checkpoints()?;
+    protected.extend(journal::needed_by_journals(&access.layout)?);
     let now = Timestamp::now();
-    access.index.read("plan a prune", |tx| {
-        protected.extend(tx.protected_checkpoints()?);
-        let mut outcome = PruneOutcome::default();
-        for session in sessions {
-            let rows = tx.checkpoints_of_session(session)?;
-            let chosen = choose(&rows, rule, &protected, now);
-            let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
-            outcome.kept += (live - chosen.len()) as u64;
-            outcome.pruned.extend(chosen);
-        }
-        Ok(outcome)
-    })
+    let mut outcome = PruneOutcome::default();
+    for session in sessions {
+        let rows = tx.checkpoints_of_session(session)?;
+        let chosen = choose(&rows, rule, &protected, now);
+        let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
+        outcome.kept += (live - chosen.len()) as u64;
+        outcome.pruned.extend(chosen);
+    }
+    Ok(outcome)
 }
 
 /// Drops checkpoints by rule. A base or target that an operation came to rely on after the plan stays.
@@ -101,14 +109,16 @@ pub(crate) fn prune(
     sessions: &[SessionName],
     rule: PruneRule,
 ) -> Result<PruneOutcome> {
-    let mut outcome = plan_prune(access, sessions, rule)?;
-    if outcome.pruned.is_empty() {
-        return Ok(outcome);
+    let planned = plan_prune(access, sessions, rule)?;
+    if planned.pruned.is_empty() {
+        return Ok(planned);
     }
-    let planned = outcome.pruned.len();
-    outcome.pruned =
-        access.index.write_durably("mark checkpoints", |tx| tx.mark_pruning(&outcome.pruned))?;
-    outcome.kept += (planned - outcome.pruned.len()) as u64;
+    // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
+    let outcome = access.index.write_durably("mark checkpoints", |tx| {
+        let mut outcome = plan_in(access, &tx, sessions, rule)?;
+        outcome.pruned = tx.mark_pruning(&outcome.pruned)?;
+        Ok(outcome)
+    })?;
     drop_marked(access, &outcome.pruned)?;
     Ok(outcome)
 }

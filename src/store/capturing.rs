@@ -204,6 +204,11 @@ pub(super) fn adopt_own(access: &Access, session: &SessionName) -> Result<()> {
     Ok(())
 }
 
+/// Ends the operations of the dead and adopts what lies in any session without a row.
+pub(super) fn adopt_all(access: &Access) -> Result<()> {
+    adoption::compare_all(access).map(|_| ())
+}
+
 /// Registers the operation and, in the same transaction, chooses what it builds on: the checkpoint
 /// that the stat cache describes, if it is live, else the workspace's newest.
 pub(super) fn begin<'a>(
@@ -218,9 +223,9 @@ pub(super) fn begin<'a>(
         let newest = tx.newest_of_workspace(id, true)?;
         let cached = match &described {
             None => None,
-            Some(header) => tx
-                .checkpoint(&header.checkpoint)?
-                .filter(|row| row.digest == header.digest && !row.is_pruning()),
+            Some(header) => tx.checkpoint(&header.checkpoint)?.filter(|row| {
+                row.digest == header.digest && row.workspace == id && !row.is_pruning()
+            }),
         };
         let base = cached.clone().or_else(|| newest.clone());
         Ok((base.clone().map(|row| row.id), (base, newest)))

@@ -20,12 +20,13 @@ use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Stage};
 use crate::sessions::with_source;
 use crate::settings::ScopeSettings;
 use crate::store::capturing::{
-    adopt_own, after_commit, begin, home_directory, observe_with_git, open_workspace,
+    adopt_all, adopt_own, after_commit, begin, home_directory, observe_with_git, open_workspace,
 };
 use crate::store::target::{
     Intent, Target, checked_entries, find_undo, force_in, load_target, require_selected,
 };
 use crate::store::{Store, log, open_root, session_name};
+use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
 #[derive(Debug, Clone)]
@@ -106,6 +107,7 @@ impl Store {
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        adopt_all(&access)?;
         let (target, intent) = find_undo(&access, &open)?;
         dry_run(&access, &open, &target, &intent, options, monitor)
     }
@@ -125,6 +127,7 @@ impl Store {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
         restore::recover(&access, &open, monitor)?;
+        adopt_all(&access)?;
         let (target, intent) = find_undo(&access, &open)?;
         carry_out(&access, &open, &target, &intent, options, monitor)
     }
@@ -141,13 +144,14 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<u64> {
+        // Opened for writing first, where it can be: that may build the index, which waits for readers.
+        let access = if self.exists()? { self.enter(monitor).ok() } else { None };
         let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
             session: checkpoint.session.to_string(),
             nearest: Vec::new(),
         })?;
         let (manifest, _) = reading.require(checkpoint)?;
-        // Protected from prune while it is read, where the store can be written at all.
-        let access = self.enter(monitor).ok();
+        // Protected from prune while it is read.
         let _operation = match &access {
             None => None,
             Some(access) => {
@@ -338,7 +342,11 @@ fn carry_out(
     )?;
     let Prepared { mut held, scope, git, plan } = prepared;
     refuse_other_plan(options, &plan)?;
-    if plan.changes.is_empty() {
+    // An undo that finds everything as it was before is recorded all the same: the next one goes
+    // further back.
+    let is_undone = intent.verb == RestoreVerb::Undo
+        && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
+    if plan.changes.is_empty() && !is_undone {
         operation.end()?;
         return Ok(nothing_to_do(open, plan, held));
     }
@@ -375,7 +383,11 @@ fn carry_out(
     )?;
     let safety = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
     let journal = journal_of(&operation, open, target, intent, safety, options, &plan, &held)?;
-    let (changed, left, remarks) = change_workspace(access, open, journal, monitor)?;
+    let (changed, left, remarks) = if plan.changes.is_empty() {
+        (0, Vec::new(), Vec::new())
+    } else {
+        change_workspace(access, open, journal, monitor)?
+    };
     operation.end()?;
     let verb = match intent.verb {
         RestoreVerb::Restore => "restore",
@@ -450,6 +462,7 @@ fn journal_of(
     Ok(Journal {
         operation: operation.id(),
         workspace: open.workspace.id,
+        root: identity_of(&open.dir)?,
         verb: intent.verb,
         target: target.reference.clone(),
         safety,
@@ -483,7 +496,8 @@ fn change_workspace(
         Ok(staged) => staged,
         Err(error) => {
             journal.phase = JournalPhase::Staging;
-            restore::discard(access, &open.dir, &journal)?;
+            // What went wrong first is what is told; the next command discards what is left.
+            drop(restore::discard(access, &open.dir, &journal));
             return Err(error);
         }
     };

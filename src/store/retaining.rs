@@ -69,17 +69,19 @@ impl Store {
         adopt_session(&access, &id.session)?;
         // What cannot be read is not pinned over: its label and note would be lost.
         access.sessions.require(&id)?;
-        let mut pin = access.sessions.read_pin(&id)?;
-        change(&mut pin);
-        // The file first: it is the truth. If the row says then that the checkpoint is being pruned,
-        // the file goes again, and the answer is that it is gone.
-        access.sessions.write_pin(&id, &pin, &access.tmp)?;
-        let noted = access.index.write("note a pin", |tx| tx.set_pin(&id, &pin));
-        if let Err(error @ (Error::Pruned { .. } | Error::CheckpointNotFound { .. })) = noted {
+        // Read, written and noted in one transaction: two changes at once are one after the other, and
+        // a prune decides before or after, never between. The file comes first: it is the truth.
+        let changed = access.index.write("note a pin", |tx| {
+            let mut pin = access.sessions.read_pin(&id)?;
+            change(&mut pin);
+            access.sessions.write_pin(&id, &pin, &access.tmp)?;
+            tx.set_pin(&id, &pin)
+        });
+        if let Err(Error::Pruned { .. } | Error::CheckpointNotFound { .. }) = &changed {
+            // It is gone: a pin file without a manifest would be left for ever.
             access.sessions.write_pin(&id, &PinFile::default(), &access.tmp)?;
-            return Err(error);
         }
-        noted
+        changed
     }
 
     /// What [`Store::prune`] would drop.

@@ -42,7 +42,8 @@ pub(crate) fn rebuild(
     for suffix in ["", "-journal", "-wal", "-shm"] {
         root.try_unlink(format!("{NEW_FILE_NAME}{suffix}").as_bytes())?;
     }
-    let mut outcome = RebuildOutcome::default();
+    let mut outcome =
+        RebuildOutcome { unreadable: sessions.unlisted()?, ..RebuildOutcome::default() };
     let manifests = read_all(sessions, &mut outcome)?;
     monitor.phase(Phase::Rebuild, Some(manifests.len() as u64));
     let index = Index::create_new(&root)?;

@@ -34,6 +34,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("plan", "manifest", "a plan compares entries"),
     ("plan", "settings", "a plan obeys what the settings exclude"),
     ("journal", "layout", "where journals lie"),
+    ("journal", "workspaces", "a journal is of one directory"),
     ("sessions", "layout", "where sessions lie"),
     ("workspaces", "layout", "where workspaces lie"),
     ("registration", "access", "an operation is registered in an open store"),
