@@ -99,8 +99,9 @@ pub(crate) struct Journal {
     pub(crate) verb: RestoreVerb,
     /// The checkpoint to be restored.
     pub(crate) target: CheckpointRef,
-    /// The checkpoint that holds the present.
-    pub(crate) safety: CheckpointRef,
+    /// The checkpoint that holds the present; none while `staging`, since it may not be made yet. The
+    /// one that the operation made is of no use then.
+    pub(crate) safety: Option<CheckpointRef>,
     /// Whether `.turnpoint` was made by this restore.
     pub(crate) made_directory: bool,
     /// Whether recorded modification times are put back.
@@ -120,7 +121,7 @@ struct WireJournal {
     root: DirectoryIdentity,
     verb: RestoreVerb,
     target: WireRef,
-    safety: WireRef,
+    safety: Option<WireRef>,
     made_directory: bool,
     preserve_mtime: bool,
     phase: JournalPhase,
@@ -201,7 +202,7 @@ impl Journal {
             root: self.root,
             verb: self.verb,
             target: wire_ref(&self.target),
-            safety: wire_ref(&self.safety),
+            safety: self.safety.as_ref().map(wire_ref),
             made_directory: self.made_directory,
             preserve_mtime: self.preserve_mtime,
             phase: self.phase,
@@ -246,6 +247,9 @@ impl Journal {
             let after = Some(after).filter(|after| after.kind != EntryKind::Absent);
             actions.push(Action { path, before, after });
         }
+        if wire.phase == JournalPhase::Applying && wire.safety.is_none() {
+            return Err("it does not name what was saved".to_owned());
+        }
         let id = |error: crate::id::InvalidId| error.to_string();
         Ok(Self {
             operation: wire.operation.parse().map_err(id)?,
@@ -253,7 +257,7 @@ impl Journal {
             root: wire.root,
             verb: wire.verb,
             target: from_wire_ref(&wire.target)?,
-            safety: from_wire_ref(&wire.safety)?,
+            safety: wire.safety.as_ref().map(from_wire_ref).transpose()?,
             made_directory: wire.made_directory,
             preserve_mtime: wire.preserve_mtime,
             phase: wire.phase,
@@ -291,7 +295,9 @@ pub(crate) fn needed_by_journals(layout: &Layout) -> Result<Vec<CheckpointId>> {
             .and_then(|stem| stem.parse().ok());
         let Some(workspace) = workspace else { continue };
         if let Some(journal) = Journal::read(layout, workspace)? {
-            needed.extend([journal.target.id, journal.safety.id]);
+            needed.extend(
+                [Some(journal.target), journal.safety].into_iter().flatten().map(|it| it.id),
+            );
         }
     }
     Ok(needed)

@@ -8,7 +8,7 @@ mod prune;
 mod sweep;
 
 pub use prune::PruneRule;
-pub(crate) use prune::{finish_pruning, plan_prune, prune};
+pub(crate) use prune::{drop_one, finish_pruning, plan_prune, prune};
 pub(crate) use sweep::{plan_sweep, sweep};
 
 use crate::error::BadFile;

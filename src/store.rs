@@ -6,6 +6,7 @@
 
 mod capturing;
 mod history;
+mod interrupted;
 mod log;
 mod restoring;
 mod retaining;

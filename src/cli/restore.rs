@@ -117,12 +117,17 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
     if !arguments.change.yes {
         if !context.is_json() {
             let shown = printable(root.as_os_str().as_bytes());
+            let changes = format::counted(open.changes, "change", "changes");
+            let state = match &open.safety {
+                Some(safety) => format!(
+                    "some of its {changes} may be made, the others are given up. What was there \
+                     before is {safety}."
+                ),
+                None => format!("none of its {changes} is made."),
+            };
             context.printer.prose(&format!(
-                "end the restore of {} in {shown} where it stands: some of its {} may be made, the \
-                 others are given up. What was there before is {}.",
-                open.target,
-                format::counted(open.changes, "change", "changes"),
-                open.safety
+                "end the restore of {} in {shown} where it stands: {state}",
+                open.target
             ))?;
         }
         if !ask::can_ask(context) {

@@ -10,7 +10,7 @@ use super::values::Amount;
 use crate::checkpoint::{CheckpointRow, CheckpointState, PinFile};
 use crate::error::Result;
 use crate::hash::{BlobHash, Digest};
-use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::id::{CheckpointId, OperationId, Seq, SessionName, WorkspaceId};
 use crate::manifest::{Coverage, Manifest, PageSource, RestoreVerb, Tree};
 
 /// What recording a checkpoint found.
@@ -82,6 +82,19 @@ impl ReadTx<'_> {
             ),
             params![id, safety],
             checkpoint_row,
+        )
+    }
+
+    /// The checkpoint that an operation made.
+    pub(crate) fn checkpoint_of_operation(
+        &self,
+        operation: OperationId,
+    ) -> Result<Option<CheckpointId>> {
+        self.row(
+            "SELECT s.name, c.seq FROM checkpoints c JOIN sessions s ON s.id = c.session
+             WHERE c.op = ?1",
+            [operation],
+            |row| Ok(CheckpointId { session: row.get(0)?, seq: row.get(1)? }),
         )
     }
 

@@ -374,24 +374,10 @@ impl Applier<'_> {
 
     /// Sets the final permission bits of a directory that was made or whose bits become fewer.
     fn close_directory(&mut self, action: &Action) {
-        let Some(after) = &action.after else { return };
-        if !matches!(after.kind, EntryKind::Dir { .. }) || self.is_left(&action.path) {
+        if self.is_left(&action.path) {
             return;
         }
-        let set = || -> Result<()> {
-            if action.path.is_root() {
-                return self.root.set_own_mode(after.mode);
-            }
-            let Some(parent) = self.parent(&action.path)? else { return Ok(()) };
-            let name = action.path.name();
-            match parent.stat(name)? {
-                Some(stat) if stat.kind == FileKind::Dir && stat.mode != after.mode => {
-                    parent.set_mode(name, after.mode)
-                }
-                _ => Ok(()),
-            }
-        };
-        if let Err(error) = set() {
+        if let Err(error) = set_directory_mode(self.root, action) {
             self.leave(&action.path, SkipReason::Failed);
             self.applied.remarks.push(format!("`{}`: {}", action.path, with_source(&error)));
         }
@@ -409,6 +395,37 @@ impl Applier<'_> {
         }
         let items: Vec<ToSync<'_>> = dirs.iter().map(ToSync::Directory).collect();
         disk::sync_all(self.root, &items)
+    }
+}
+
+/// Gives the directories that an interrupted restore has made the permission bits that they were to
+/// have in the end.
+pub(crate) fn close_made_directories(root: &Dir, journal: &Journal) -> Result<()> {
+    let was_dir = |action: &Action| {
+        let before = action.before.as_ref().map(|(before, _)| &before.kind);
+        matches!(before, Some(EntryKind::Dir { .. }))
+    };
+    let mut made = journal.actions.iter().rev().filter(|action| !was_dir(action));
+    made.try_for_each(|action| set_directory_mode(root, action))
+}
+
+/// Sets the permission bits of the directory that an action leaves, if there is one.
+fn set_directory_mode(root: &Dir, action: &Action) -> Result<()> {
+    let Some(after) = &action.after else { return Ok(()) };
+    if !matches!(after.kind, EntryKind::Dir { .. }) {
+        return Ok(());
+    }
+    if action.path.is_root() {
+        return root.set_own_mode(after.mode);
+    }
+    let parent = action.path.parent().unwrap_or_default();
+    let Some(parent) = root.try_open_dir(&parent)? else { return Ok(()) };
+    let name = action.path.name();
+    match parent.stat(name)? {
+        Some(stat) if stat.kind == FileKind::Dir && stat.mode != after.mode => {
+            parent.set_mode(name, after.mode)
+        }
+        _ => Ok(()),
     }
 }
 

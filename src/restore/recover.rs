@@ -8,7 +8,7 @@ use crate::journal::{Journal, JournalPhase};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::plan::Skip;
-use crate::restore::apply::apply;
+use crate::restore::apply::{apply, close_made_directories};
 use crate::restore::stage::{Stage, discard, finish};
 use crate::sessions::with_source;
 use crate::workspaces::identity_of;
@@ -29,7 +29,7 @@ pub(crate) enum Recovered {
         /// What a person should know.
         remarks: Vec<String>,
         /// The checkpoint that holds what was there before.
-        safety: CheckpointId,
+        safety: Option<CheckpointId>,
     },
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn recover(
         let (remarks, conflicts) = finish(access, &open.dir, &journal)?;
         applied.remarks.extend(remarks);
         add_conflicts(&mut applied.left, conflicts);
-        let safety = journal.safety.id.clone();
+        let safety = journal.safety.as_ref().map(|safety| safety.id.clone());
         let (changed, left, remarks) = (applied.changed, applied.left, applied.remarks);
         Ok(Recovered::Completed { changed, left, remarks, safety })
     };
@@ -97,17 +97,20 @@ pub(crate) fn add_conflicts(left: &mut Vec<Skip>, conflicts: Vec<RelPath>) {
 }
 
 /// Ends the open restore of a workspace where it stands: the stage is emptied by the same rule, and
-/// the workspace stays as it is. Returns the checkpoint that holds what was there before.
+/// the workspace stays as it is, but for directories that were made and have not got their permission
+/// bits. Returns the checkpoint that holds what was there before, if anything has changed.
 pub(crate) fn abort(
     access: &Access,
     open: &OpenWorkspace,
-) -> Result<Option<(CheckpointId, Vec<String>)>> {
+) -> Result<Option<(Option<CheckpointId>, Vec<String>)>> {
     let Some(journal) = Journal::read(&access.layout, open.workspace.id)? else { return Ok(None) };
-    let remarks = if journal.phase == JournalPhase::Staging {
+    if journal.phase == JournalPhase::Staging {
         discard(access, &open.dir, &journal)?;
-        Vec::new()
-    } else {
-        finish(access, &open.dir, &journal)?.0
-    };
-    Ok(Some((journal.safety.id, remarks)))
+        return Ok(Some((None, Vec::new())));
+    }
+    if identity_of(&open.dir)? == journal.root {
+        close_made_directories(&open.dir, &journal)?;
+    }
+    let (remarks, _) = finish(access, &open.dir, &journal)?;
+    Ok(Some((journal.safety.map(|safety| safety.id), remarks)))
 }

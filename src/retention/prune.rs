@@ -123,6 +123,22 @@ pub(crate) fn prune(
     Ok(outcome)
 }
 
+/// Drops one checkpoint, whatever the rules say: what a restore had saved that did not happen. It stays
+/// if somebody has pinned it. Returns whether it was dropped.
+///
+/// # Durability
+/// As [`prune`].
+pub(crate) fn drop_one(access: &Access, id: &CheckpointId) -> Result<bool> {
+    let marked = access.index.write_durably("mark a checkpoint", |tx| {
+        if tx.checkpoint(id)?.is_some_and(|row| row.pin.pinned) {
+            return Ok(Vec::new());
+        }
+        tx.mark_pruning(std::slice::from_ref(id))
+    })?;
+    drop_marked(access, &marked)?;
+    Ok(!marked.is_empty())
+}
+
 /// Finishes what an interrupted prune has marked.
 pub(crate) fn finish_pruning(access: &Access) -> Result<Vec<CheckpointId>> {
     let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;

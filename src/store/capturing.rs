@@ -19,10 +19,9 @@ use crate::manifest::{CheckpointRef, GitState};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::registration::Operation;
-use crate::restore;
 use crate::retention::{self, PruneRule};
 use crate::sessions::with_source;
-use crate::store::{Chosen, Store, log, open_root, refuse_too_wide, session_name};
+use crate::store::{Chosen, Store, interrupted, log, open_root, refuse_too_wide, session_name};
 use crate::workspaces::StatCache;
 
 /// What a capture builds on.
@@ -189,7 +188,7 @@ pub(super) fn open_workspace(
 /// Ends an interrupted restore first. A capture goes on where that cannot be done: it captures what
 /// is there, and says so.
 fn recover_before_capture(access: &Access, open: &OpenWorkspace, monitor: &dyn Monitor) {
-    if let Err(error) = restore::recover(access, open, monitor) {
+    if let Err(error) = interrupted::recover(access, open, monitor) {
         monitor.notice(&Notice::RestoreLeftOpen { reason: with_source(&error) });
     }
 }

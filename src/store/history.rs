@@ -145,8 +145,8 @@ pub struct ShownCheckpoint {
 pub struct OpenRestore {
     /// The checkpoint to be restored.
     pub target: CheckpointId,
-    /// The checkpoint that holds what was there before.
-    pub safety: CheckpointId,
+    /// The checkpoint that holds what was there before; none where nothing has changed.
+    pub safety: Option<CheckpointId>,
     /// How many changes it is to make.
     pub changes: u64,
     /// Whether it may have made some of them.
@@ -509,7 +509,7 @@ impl Store {
         let is_running = matches!(disk::try_lock(&lock, LockKind::Shared), Ok(None));
         Ok(Some(OpenRestore {
             target: journal.target.id,
-            safety: journal.safety.id,
+            safety: journal.safety.map(|safety| safety.id),
             changes: journal.actions.len() as u64,
             has_begun: journal.phase == JournalPhase::Applying,
             is_running,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
-use crate::capture::{self, Base, Draft, Finish, Held, Storing};
+use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
@@ -25,7 +25,7 @@ use crate::store::capturing::{
 use crate::store::target::{
     Intent, Target, checked_entries, find_undo, force_in, load_target, require_selected,
 };
-use crate::store::{Store, log, open_root, session_name};
+use crate::store::{Store, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -90,7 +90,7 @@ impl Store {
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        restore::recover(&access, &open, monitor)?;
+        interrupted::recover(&access, &open, monitor)?;
         let target = load_target(&access, &open, checkpoint)?;
         carry_out(&access, &open, &target, &Intent::restore(), options, monitor)
     }
@@ -114,7 +114,7 @@ impl Store {
 
     /// Takes back the newest restore of the workspace that has not been taken back, on the paths that
     /// it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
-    /// further back.
+    /// further back; where nothing of a restore is left to be taken back, the next one does.
     ///
     /// # Errors
     /// [`Error::NothingToUndo`]; else as [`Store::restore`].
@@ -126,7 +126,7 @@ impl Store {
     ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        restore::recover(&access, &open, monitor)?;
+        interrupted::recover(&access, &open, monitor)?;
         adopt_all(&access)?;
         let (target, intent) = find_undo(&access, &open)?;
         carry_out(&access, &open, &target, &intent, options, monitor)
@@ -188,13 +188,13 @@ impl Store {
     ) -> Result<EndedRestore> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        let ended = match restore::recover(&access, &open, monitor)? {
+        let ended = match interrupted::recover(&access, &open, monitor)? {
             Recovered::Nothing => {
                 return Err(Error::NoOpenRestore { workspace: open.path.clone() });
             }
             Recovered::Discarded => EndedRestore { safety: None, left: vec![], remarks: vec![] },
             Recovered::Completed { left, remarks, safety, .. } => {
-                EndedRestore { safety: Some(safety), left, remarks }
+                EndedRestore { safety, left, remarks }
             }
         };
         Ok(ended)
@@ -213,11 +213,14 @@ impl Store {
     ) -> Result<EndedRestore> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        interrupted::forget_what_was_saved(&access, &open)?;
         let Some((safety, remarks)) = restore::abort(&access, &open)? else {
             return Err(Error::NoOpenRestore { workspace: open.path.clone() });
         };
-        log_it(&access, &open, "restore-abort", &safety);
-        Ok(EndedRestore { safety: Some(safety), left: vec![], remarks })
+        if let Some(safety) = &safety {
+            log_it(&access, &open, "restore-abort", safety);
+        }
+        Ok(EndedRestore { safety, left: vec![], remarks })
     }
 }
 
@@ -354,12 +357,6 @@ fn carry_out(
     let after = plan.after();
     let trees =
         capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
-    let record = trees.extra.map(|after| RestoreRecord {
-        verb: intent.verb,
-        target: target.reference.clone(),
-        undoes: intent.undoes.clone(),
-        after,
-    });
     let draft = Draft {
         session,
         label: None,
@@ -369,26 +366,24 @@ fn carry_out(
         parent: foundation.parent,
         scope,
         git,
-        restore: record,
+        restore: trees.extra.map(|after| RestoreRecord {
+            verb: intent.verb,
+            target: target.reference.clone(),
+            undoes: intent.undoes.clone(),
+            after,
+        }),
     };
-    let committed = capture::commit(
-        access,
-        &mut operation,
-        base.as_ref(),
-        &held,
-        &trees,
-        &draft,
-        Finish::KeepGoing,
-        monitor,
-    )?;
-    let safety = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
-    let journal = journal_of(&operation, open, target, intent, safety, options, &plan, &held)?;
-    let (changed, left, remarks) = if plan.changes.is_empty() {
-        (0, Vec::new(), Vec::new())
+    let save = |operation: &mut Operation<'_>, finish| {
+        capture::commit(access, operation, base.as_ref(), &held, &trees, &draft, finish, monitor)
+    };
+    let (committed, changed, left, remarks) = if plan.changes.is_empty() {
+        let committed = save(&mut operation, Finish::KeepGoing)?;
+        operation.end()?;
+        (committed, 0, Vec::new(), Vec::new())
     } else {
-        change_workspace(access, open, journal, monitor)?
+        let journal = journal_of(&operation, open, target, intent, options, &plan, &held)?;
+        change_workspace(access, open, operation, journal, save, monitor)?
     };
-    operation.end()?;
     let verb = match intent.verb {
         RestoreVerb::Restore => "restore",
         RestoreVerb::Undo => "undo",
@@ -404,6 +399,37 @@ fn carry_out(
         remarks,
         problems: held.problems,
     })
+}
+
+/// Saves the present and stages the new, and then says durably that changing begins. After an error
+/// nothing in the workspace has changed.
+fn make_ready(
+    access: &Access,
+    open: &OpenWorkspace,
+    operation: &mut Operation<'_>,
+    journal: &mut Journal,
+    save: impl FnOnce(&mut Operation<'_>, Finish) -> Result<Committed>,
+    monitor: &dyn Monitor,
+) -> Result<(Committed, Stage, Vec<String>)> {
+    let committed = save(operation, Finish::KeepGoing)?;
+    if journal.operation != operation.id() {
+        // It had to register again, and the checkpoint is its new self's.
+        journal.operation = operation.id();
+        journal.write(&access.layout, &access.tmp)?;
+    }
+    let (stage, remarks) = restore::stage(access, &open.dir, journal, monitor)?;
+    if monitor.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    // The point of no return: from here on whoever finds the journal completes it.
+    let begun = Journal {
+        phase: JournalPhase::Applying,
+        safety: Some(CheckpointRef { id: committed.id.clone(), digest: committed.digest }),
+        ..journal.clone()
+    };
+    begun.write(&access.layout, &access.tmp)?;
+    *journal = begun;
+    Ok((committed, stage, remarks))
 }
 
 /// Remembers what a restore found lost, so that the next capture that has the bytes heals it.
@@ -442,7 +468,6 @@ fn journal_of(
     open: &OpenWorkspace,
     target: &Target,
     intent: &Intent,
-    safety: CheckpointRef,
     options: &RestoreOptions,
     plan: &Plan,
     held: &Held,
@@ -465,7 +490,7 @@ fn journal_of(
         root: identity_of(&open.dir)?,
         verb: intent.verb,
         target: target.reference.clone(),
-        safety,
+        safety: None,
         made_directory: !restore::has_own_directory(&open.dir)?,
         preserve_mtime: options.preserve_mtime,
         phase: JournalPhase::Staging,
@@ -473,31 +498,25 @@ fn journal_of(
     })
 }
 
-/// Stages, and applies. An error before the point of no return leaves no trace in the workspace.
+/// Saves the present, stages the new, and applies. An error before the point of no return leaves no
+/// trace.
 fn change_workspace(
     access: &Access,
     open: &OpenWorkspace,
+    mut operation: Operation<'_>,
     mut journal: Journal,
+    save: impl FnOnce(&mut Operation<'_>, Finish) -> Result<Committed>,
     monitor: &dyn Monitor,
-) -> Result<(u64, Vec<crate::plan::Skip>, Vec<String>)> {
-    // The journal is durable before the first temporary file: a crash right after must find its way
-    // back to them.
+) -> Result<(Committed, u64, Vec<crate::plan::Skip>, Vec<String>)> {
+    // The journal is durable before what would say that a restore happened, and before the first
+    // temporary file: a crash right after must find its way back to both.
     journal.write(&access.layout, &access.tmp)?;
-    let staged = restore::stage(access, &open.dir, &journal, monitor).and_then(|staged| {
-        if monitor.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        // The point of no return: from here on whoever finds the journal completes it.
-        journal.phase = JournalPhase::Applying;
-        journal.write(&access.layout, &access.tmp)?;
-        Ok(staged)
-    });
-    let (stage, mut remarks) = match staged {
-        Ok(staged) => staged,
+    let ready = make_ready(access, open, &mut operation, &mut journal, save, monitor);
+    let (committed, stage, mut remarks) = match ready {
+        Ok(ready) => ready,
         Err(error) => {
-            journal.phase = JournalPhase::Staging;
             // What went wrong first is what is told; the next command discards what is left.
-            drop(restore::discard(access, &open.dir, &journal));
+            drop(interrupted::give_up(access, open, operation, &journal));
             return Err(error);
         }
     };
@@ -508,7 +527,8 @@ fn change_workspace(
     let applied = apply_all(access, &open.dir, &stage, &journal, monitor);
     let (changed, left, more) = applied.map_err(|error| stuck(&error))?;
     remarks.extend(more);
-    Ok((changed, left, remarks))
+    operation.end()?;
+    Ok((committed, changed, left, remarks))
 }
 
 fn apply_all(

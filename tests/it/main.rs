@@ -6,6 +6,7 @@ mod support;
 
 mod golden;
 mod hashing;
+mod interrupted;
 mod model;
 mod place;
 mod restoring;
