@@ -185,6 +185,23 @@ fn undo_takes_back_a_restore_made_after_an_undo() {
 }
 
 #[test]
+fn undo_gets_behind_a_restore_that_was_put_back_by_hand() {
+    let place = Place::new();
+    let first = a_few_files(&place);
+    fs::write(place.root().join("a"), "second").unwrap();
+    place.go_back(&first);
+    fs::write(place.root().join("b"), "second").unwrap();
+    place.go_back(&first);
+    fs::write(place.root().join("b"), "second").unwrap();
+    let before = place.look_closely();
+    let outcome = place.undo();
+    assert_eq!((outcome.changed, outcome.is_short()), (0, false));
+    assert_untouched(&place, &before);
+    assert_eq!(place.undo().changed, 1);
+    assert_eq!(fs::read(place.root().join("a")).unwrap(), b"second");
+}
+
+#[test]
 fn undo_leaves_what_was_worked_on_since_and_names_it() {
     let place = Place::new();
     let first = a_few_files(&place);

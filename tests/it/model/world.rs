@@ -355,8 +355,9 @@ impl World {
         let problems = undone(&restored, &present.tree, &now, &outcome);
         let context = (&outcome.plan.changes, &outcome.plan.skips);
         assert_eq!(problems, [""; 0], "{context:#?}");
-        if outcome.safety.is_none() && outcome.is_short() {
-            // All conflicts: it has not been undone.
+        if outcome.safety.is_none() {
+            // All of it is in conflict with later work: it has not been undone.
+            assert!(outcome.is_short());
             self.restores.push(restored);
         }
         self.note_restore(&outcome, present, now, false);
