@@ -63,9 +63,9 @@ impl Monitor for Dying {
     }
 }
 
-/// The child process: restores or undoes, and dies when it is told to.
+/// The child process: restores or undoes, and dies when it is told to. In the test process itself
+/// there is nothing to do.
 #[test]
-#[ignore = "run by the tests of this module, as a process of its own"]
 fn child() {
     let Ok(home) = std::env::var("TURNPOINT_CHILD_HOME") else { return };
     let root = std::env::var("TURNPOINT_CHILD_ROOT").unwrap();
@@ -107,7 +107,7 @@ fn start(place: &Place, restores: Option<&CheckpointId>, dies: Dies) -> Child {
     };
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "interrupted::child", "--ignored", "--test-threads=1"])
+        .args(["--exact", "interrupted::child", "--test-threads=1"])
         .env("TURNPOINT_CHILD_HOME", place.home())
         .env("TURNPOINT_CHILD_ROOT", place.root())
         .env("TURNPOINT_CHILD_DIES", dies)
