@@ -27,6 +27,18 @@ enum Dies {
     Applying(u64),
 }
 
+impl Dies {
+    /// The next point: one after the other up to the first change, and then from there.
+    fn next(self, found: &Left) -> Self {
+        match self {
+            Self::Never => Self::Never,
+            Self::After(_) if *found == Left::Applying => Self::Applying(0),
+            Self::After(calls) => Self::After(calls + 1),
+            Self::Applying(calls) => Self::Applying(calls + 1),
+        }
+    }
+}
+
 /// Ends the process at one of the points at which an operation calls its monitor.
 struct Dying {
     after: u64,
@@ -261,11 +273,10 @@ fn a_restore_killed_at_any_point_is_completed_or_has_changed_nothing() {
     let between = Between::new();
     let place = &between.place;
     let (mut staging, mut applying) = (0, 0);
-    for point in 0.. {
-        if !run(place, Some(&between.first), Dies::After(point)) {
-            break;
-        }
+    let mut dies = Dies::After(0);
+    while run(place, Some(&between.first), dies) {
         let what = left(place);
+        dies = dies.next(&what);
         between.assert_nothing_is_torn();
         if what != Left::Applying {
             let visible = fingerprint::without(&place.look(), &[".turnpoint"]);
@@ -296,11 +307,10 @@ fn an_undo_killed_at_any_point_is_completed_or_can_be_done_again() {
     let at_second = place.look();
     assert_eq!(place.restore(&between.first).left, []);
     let restored = place.look();
-    for point in (0..).step_by(3) {
-        if !run(place, None, Dies::After(point)) {
-            break;
-        }
+    let mut dies = Dies::After(0);
+    while run(place, None, dies) {
         let what = left(place);
+        dies = dies.next(&what);
         capture(place);
         if what == Left::Applying {
             fingerprint::assert_same(&at_second, &place.look());
@@ -319,11 +329,10 @@ fn an_interrupted_restore_that_is_given_up_can_be_undone() {
     let place = &between.place;
     let options = RestoreOptions::default();
     let mut given_up = 0;
-    for point in 0.. {
-        if !run(place, Some(&between.first), Dies::After(point)) {
-            break;
-        }
+    let mut dies = Dies::After(0);
+    while run(place, Some(&between.first), dies) {
         let what = left(place);
+        dies = dies.next(&what);
         let aborted = place.store().abort_restore(place.root(), &options, &());
         match what {
             Left::Nothing => {
