@@ -141,7 +141,7 @@ fn run(place: &Place, restores: Option<&CheckpointId>, dies: Dies) -> bool {
 }
 
 /// What a kill left open.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Nothing,
     Staging,

@@ -12,7 +12,7 @@ mod world;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestRunner};
 
 use world::World;
 
@@ -196,11 +196,16 @@ fn is_on_disk() -> impl Strategy<Value = bool> {
     prop::bool::weighted(0.06)
 }
 
+/// The same cases in every run; `TURNPOINT_MODEL_SEED` chooses others, to look for new ones.
+const SEED: u64 = 20_261_129;
+
 fn run(cases: u32, step: impl Strategy<Value = Step>, steps: usize) {
     let cases = std::env::var("TURNPOINT_MODEL_CASES").map_or(cases, |text| text.parse().unwrap());
     let regressions = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/model-regressions.txt");
+    let seed = std::env::var("TURNPOINT_MODEL_SEED").map_or(SEED, |text| text.parse().unwrap());
     let config = Config {
         cases,
+        rng_seed: RngSeed::Fixed(seed),
         max_shrink_iters: 4000,
         max_shrink_time: 120_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),

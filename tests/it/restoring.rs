@@ -283,7 +283,8 @@ fn an_ignored_file_in_the_place_of_a_directory_is_saved_and_gives_way() {
 
 #[test]
 fn a_directory_with_something_unsaved_in_it_is_not_replaced() {
-    let unsaved: [(&str, fn(&Path)); 4] = [
+    type Put = fn(&Path);
+    let unsaved: [(&str, Put); 4] = [
         ("secret", |below| fs::write(below.join(".env"), "KEY=1").unwrap()),
         ("not-saved", |below| fifo(&below.join("pipe"))),
         ("excluded", |below| fs::create_dir(below.join(".git")).unwrap()),
