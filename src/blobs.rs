@@ -322,7 +322,11 @@ impl Blobs {
         for temp in dir.names()? {
             dir.try_unlink(&temp)?;
         }
-        self.tmp.remove_dir(name.as_bytes())
+        match self.tmp.remove_dir(name.as_bytes()) {
+            // Two processes reap the same dead operation.
+            Err(error) if is_errno(&error, Errno::NOENT) => Ok(()),
+            other => other,
+        }
     }
 }
 

@@ -18,14 +18,17 @@ pub(crate) use into::restore_into;
 pub(crate) use recover::{Recovered, abort, add_conflicts, recover};
 pub(crate) use stage::{Stage, discard, finish, has_own_directory, stage};
 
-use crate::blobs::{Blobs, Presence};
-use crate::checkpoint::CaptureProblem;
+use crate::access::Access;
+use crate::blobs::{Blobs, Presence, PutOutcome, Staging};
+use crate::checkpoint::{BlobState, CaptureProblem};
+use crate::disk::Dir;
 use crate::error::{Error, LostContent, Result};
 use crate::id::{CheckpointId, WorkspaceId};
 use crate::manifest::Entry;
 use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::plan::{Plan, Skip};
+use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use rayon::prelude::*;
 
@@ -127,6 +130,48 @@ pub(crate) fn check_entries(
         .install(|| entries.par_iter().map(check).collect::<Result<_>>())?;
     let lost: Vec<LostContent> = checked.into_iter().flatten().collect();
     if lost.is_empty() { Ok(()) } else { Err(Error::ContentLost { lost }) }
+}
+
+/// Makes sure that the store will hold the present content of every file that the plan overwrites or
+/// deletes. The stat cache vouches for content that was stored once; whether it is still there, whole,
+/// is looked at here, since after the restore the store has the only copy. What is lost is read from
+/// the file and staged again.
+///
+/// # Errors
+/// [`Error::ContentLost`] where the file has changed since it was hashed. Nothing has changed then.
+///
+/// Cost: the reading and hashing of each of these blobs.
+pub(crate) fn ensure_saved(
+    access: &Access,
+    root: &Dir,
+    operation: &Operation<'_>,
+    staging: &Staging<'_>,
+    plan: &Plan,
+) -> Result<()> {
+    for change in &plan.changes {
+        let is_kept = matches!((&change.before, &change.after), (Some(before), Some(after))
+            if before.is_same_content(after));
+        let Some((hash, size)) = change.before.as_ref().filter(|_| !is_kept).and_then(Entry::blob)
+        else {
+            continue;
+        };
+        let whole = matches!(access.blobs.check(hash, Some(size))?, Presence::Present { .. });
+        if whole || staging.is_staged(hash) {
+            continue;
+        }
+        access.index.write("remember damage", |tx| tx.set_blob_state(hash, BlobState::Damaged))?;
+        operation.pin(&[hash])?;
+        let mut file = root.open_file_beneath(&change.path)?;
+        match staging.put_stream(size, &mut file)? {
+            PutOutcome::Put(found) if found == hash => {}
+            _ => {
+                let reason = "it is lost, and the file has changed meanwhile".to_owned();
+                let lost = vec![LostContent { path: change.path.clone(), hash, reason }];
+                return Err(Error::ContentLost { lost });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What an earlier restore touched, with what it left there, from its safety checkpoint.

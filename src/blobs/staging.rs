@@ -231,7 +231,8 @@ impl<'a> Staging<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_staged(&self, hash: BlobHash) -> bool {
+    /// Whether content of this hash is going to be published.
+    pub(crate) fn is_staged(&self, hash: BlobHash) -> bool {
         self.state().temps.contains_key(&hash)
     }
 

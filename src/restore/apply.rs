@@ -212,7 +212,13 @@ impl Applier<'_> {
                 if let Some(reason) = self.displace(index, action, stamp, parent)? {
                     return Ok(Step::Left(reason));
                 }
-                self.create(index, action, after, parent)
+                let created = self.create(index, action, after, parent);
+                if created.is_err() {
+                    // What was made of the directory, if anything, is empty.
+                    drop(parent.remove_dir(action.path.name()));
+                    self.put_back(&displaced_name(index), parent, action.path.name())?;
+                }
+                created
             }
             (true, false) => self.replace_directory(index, action, stamp, parent),
             (false, false) => self.exchange(index, action, stamp, parent),
@@ -245,10 +251,19 @@ impl Applier<'_> {
                 if let Some(reason) = self.displace(index, action, stamp, parent)? {
                     return Ok(Step::Left(reason));
                 }
-                match self.stage.dir.rename_no_replace(&staged, parent, name)? {
-                    Placed::Done => Ok(Step::Done),
-                    Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
-                }
+                self.place(index, parent, name)
+            }
+        }
+    }
+
+    /// Gives the staged thing its name, after what had it was displaced; or puts that back.
+    fn place(&self, index: usize, parent: &Dir, name: &[u8]) -> Result<Step> {
+        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name) {
+            Ok(Placed::Done) => Ok(Step::Done),
+            Ok(Placed::Taken) => Ok(Step::Left(SkipReason::Conflict)),
+            Err(error) => {
+                self.put_back(&displaced_name(index), parent, name)?;
+                Err(error)
             }
         }
     }
@@ -299,10 +314,7 @@ impl Applier<'_> {
             self.put_back(&displaced, parent, name)?;
             return Ok(Step::Left(SkipReason::Conflict));
         }
-        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name)? {
-            Placed::Done => Ok(Step::Done),
-            Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
-        }
+        self.place(index, parent, name)
     }
 
     fn is_all_saved(&self, parent: &Dir, name: &[u8], path: &RelPath) -> Result<bool> {

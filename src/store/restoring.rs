@@ -23,7 +23,7 @@ use crate::store::capturing::{
     adopt_all, adopt_own, after_commit, begin, home_directory, observe_with_git, open_workspace,
 };
 use crate::store::target::{
-    Intent, Target, checked_entries, find_undo, force_in, load_target, require_selected,
+    Intent, Target, find_undo, force_in, load_target, require_selected, whole_entries,
 };
 use crate::store::{Store, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
@@ -160,7 +160,14 @@ impl Store {
                 Some(Operation::begin(access, OperationKind::Restore, None, protect)?)
             }
         };
-        let mut entries = checked_entries(&reading, &manifest)?;
+        let lost = |error: &Error| {
+            if let Some(access) = &access {
+                // So that the next capture that has the bytes heals it.
+                drop(capture::remember(access, error).and_then(|()| remember_lost(access, error)));
+            }
+        };
+        let mut entries = whole_entries(&reading.blobs, &reading.sessions, &manifest.id, &manifest)
+            .inspect_err(lost)?;
         if !options.paths.is_empty() {
             require_selected(checkpoint, &entries, None, &options.paths)?;
             entries.retain(|entry| {
@@ -169,7 +176,8 @@ impl Store {
                 options.paths.iter().any(|path| below(path) || above(path))
             });
         }
-        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)?;
+        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)
+            .inspect_err(lost)?;
         let root = empty_directory(into)?;
         let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
         disk::require_space(&root, needed)?;
@@ -354,6 +362,7 @@ fn carry_out(
         return Ok(nothing_to_do(open, plan, held));
     }
     require_content(access, &plan, monitor)?;
+    restore::ensure_saved(access, &open.dir, &operation, &staging, &plan)?;
     let after = plan.after();
     let trees =
         capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::access::{Access, OpenWorkspace};
+use crate::blobs::Blobs;
+use crate::capture;
 use crate::disk::FileKind;
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
@@ -15,7 +17,8 @@ use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::plan::{Present, Selection};
 use crate::restore;
-use crate::store::Reading;
+use crate::sessions::Sessions;
+use crate::settings::is_version_control;
 use crate::store::capturing::adopt_own;
 use crate::walk::{Observed, Walked, What};
 
@@ -69,23 +72,39 @@ pub(super) fn entries_of(
     id: &CheckpointId,
     manifest: &Manifest,
 ) -> Result<Vec<Entry>> {
-    let entries = read_entries(&access.blobs, &manifest.tree)?;
-    validate(&entries).map_err(|reason| Error::CheckpointUnreadable {
-        checkpoint: id.clone(),
-        path: access.sessions.manifest_path(id),
-        reason,
-    })?;
-    Ok(entries)
+    whole_entries(&access.blobs, &access.sessions, id, manifest)
+        // A page that is lost is remembered, so that the next capture writes it again.
+        .inspect_err(|error| drop(capture::remember(access, error)))
 }
 
-pub(super) fn checked_entries(reading: &Reading, manifest: &Manifest) -> Result<Vec<Entry>> {
-    let entries = read_entries(&reading.blobs, &manifest.tree)?;
-    validate(&entries).map_err(|reason| Error::CheckpointUnreadable {
-        checkpoint: manifest.id.clone(),
-        path: reading.sessions.manifest_path(&manifest.id),
+/// All entries of a checkpoint, fit to be restored.
+///
+/// # Errors
+/// [`Error::CheckpointUnreadable`] where the list breaks a rule that only the whole of it shows, or
+/// would put something into a version-control directory: no capture writes such a list.
+pub(super) fn whole_entries(
+    blobs: &Blobs,
+    sessions: &Sessions,
+    id: &CheckpointId,
+    manifest: &Manifest,
+) -> Result<Vec<Entry>> {
+    let unreadable = |reason: String| Error::CheckpointUnreadable {
+        checkpoint: id.clone(),
+        path: sessions.manifest_path(id),
         reason,
-    })?;
-    Ok(entries)
+    };
+    let entries = read_entries(blobs, &manifest.tree)?;
+    validate(&entries).map_err(unreadable)?;
+    let is_inside = |entry: &&Entry| {
+        !matches!(entry.kind, EntryKind::Omitted { .. })
+            && entry.path.components().any(is_version_control)
+    };
+    match entries.iter().find(is_inside) {
+        Some(entry) => {
+            Err(unreadable(format!("`{}` belongs to a version-control system", entry.path)))
+        }
+        None => Ok(entries),
+    }
 }
 
 /// Finds the newest restore of the workspace that has not been taken back: its safety checkpoint is

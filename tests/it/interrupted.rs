@@ -29,10 +29,10 @@ enum Dies {
 
 impl Dies {
     /// The next point: one after the other up to the first change, and then from there.
-    fn next(self, found: &Left) -> Self {
+    fn next(self, found: Left) -> Self {
         match self {
             Self::Never => Self::Never,
-            Self::After(_) if *found == Left::Applying => Self::Applying(0),
+            Self::After(_) if found == Left::Applying => Self::Applying(0),
             Self::After(calls) => Self::After(calls + 1),
             Self::Applying(calls) => Self::Applying(calls + 1),
         }
@@ -276,7 +276,7 @@ fn a_restore_killed_at_any_point_is_completed_or_has_changed_nothing() {
     let mut dies = Dies::After(0);
     while run(place, Some(&between.first), dies) {
         let what = left(place);
-        dies = dies.next(&what);
+        dies = dies.next(what);
         between.assert_nothing_is_torn();
         if what != Left::Applying {
             let visible = fingerprint::without(&place.look(), &[".turnpoint"]);
@@ -310,7 +310,7 @@ fn an_undo_killed_at_any_point_is_completed_or_can_be_done_again() {
     let mut dies = Dies::After(0);
     while run(place, None, dies) {
         let what = left(place);
-        dies = dies.next(&what);
+        dies = dies.next(what);
         capture(place);
         if what == Left::Applying {
             fingerprint::assert_same(&at_second, &place.look());
@@ -332,7 +332,7 @@ fn an_interrupted_restore_that_is_given_up_can_be_undone() {
     let mut dies = Dies::After(0);
     while run(place, Some(&between.first), dies) {
         let what = left(place);
-        dies = dies.next(&what);
+        dies = dies.next(what);
         let aborted = place.store().abort_restore(place.root(), &options, &());
         match what {
             Left::Nothing => {

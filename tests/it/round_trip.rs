@@ -121,3 +121,48 @@ fn a_second_restore_to_the_same_state_changes_nothing() {
     assert_eq!(restored.safety, None);
     assert_eq!(fingerprint::with_stamps(place.root()), look);
 }
+
+/// The file of a blob in the store: named by the content's hash, so found without turnpoint's help.
+fn blob_of(place: &Place, content: &[u8]) -> std::path::PathBuf {
+    let hash = turnpoint::hash::BlobHash::of(content).to_string();
+    let (shard, _) = hash.split_at(2);
+    place.home.path().join("checkpoints/blobs").join(shard).join(&hash)
+}
+
+#[test]
+fn what_a_restore_takes_away_is_held_even_if_the_store_had_lost_it() {
+    for flip in [false, true] {
+        let place = Place::new();
+        tree::build(place.root(), [("kept", file("kept"))]);
+        let first = place.capture();
+        tree::build(place.root(), [("goes", file("precious")), ("kept", file("worked on"))]);
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(24);
+        for name in ["goes", "kept"] {
+            let file = fs::File::options().write(true).open(place.root().join(name)).unwrap();
+            file.set_modified(old).unwrap();
+        }
+        let before = place.look();
+        // Until the stat cache vouches for the files.
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(120));
+            place.capture();
+        }
+        for content in [b"precious".as_slice(), b"worked on"] {
+            let blob = blob_of(&place, content);
+            if flip {
+                let mut bytes = fs::read(&blob).unwrap();
+                *bytes.last_mut().unwrap() ^= 1;
+                fs::write(&blob, bytes).unwrap();
+            } else {
+                fs::remove_file(&blob).unwrap();
+            }
+        }
+        let store = place.store();
+        let options = RestoreOptions::default();
+        assert!(!store.restore(place.root(), &first, &options, &()).unwrap().is_short());
+        assert!(!place.root().join("goes").exists());
+        assert!(!store.undo(place.root(), &options, &()).unwrap().is_short());
+        fingerprint::assert_same(&before, &place.look());
+        place.verify_clean();
+    }
+}
