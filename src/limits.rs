@@ -33,7 +33,7 @@ pub const PAGE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A manifest's text is never longer than this.
 pub const MANIFEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A small JSON file of the store (pin, session, workspace, journal header) is never longer than this.
+/// A small JSON file of the store (pin, session, workspace) is never longer than this.
 pub const SMALL_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Content of a file above this is not held, by default: 8 MiB.
@@ -82,8 +82,7 @@ pub const SQLITE_BUSY: Duration = Duration::from_secs(30);
 /// changes about 25 MiB in one transaction; what does not fit is written twice.
 pub const SQLITE_CACHE_KIB: u32 = 64 * 1024;
 
-/// The WAL is cut back to this when it starts over. It is what 1,000 pages take, at which it is copied
-/// back.
+/// The WAL is cut back to this when it starts over: a large transaction makes it longer for a while.
 pub const SQLITE_WAL_KEPT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// How many pages of 4 KiB the WAL of the index has when it is copied back: every process that opens

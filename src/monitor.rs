@@ -100,8 +100,8 @@ pub trait Monitor: Sync {
     /// Something to tell a person.
     fn notice(&self, _notice: &Notice) {}
 
-    /// Whether the operation should end with [`crate::Error::Cancelled`]. Asked once per file and
-    /// per MiB.
+    /// Whether the operation should end with [`crate::Error::Cancelled`]. Asked once per file, so one
+    /// very large file is finished first.
     fn is_cancelled(&self) -> bool {
         false
     }
