@@ -104,6 +104,10 @@ pub(crate) fn paths<'a>(
 /// `word` seen from `directory`, relative to `root`. Only names are compared: the path may not exist.
 fn relative(root: &Path, directory: &Path, word: &OsStr) -> turnpoint::Result<RelPath> {
     let invalid = |reason: String| Error::InvalidPath { path: PathBuf::from(word), reason };
+    // An unset variable of a script must not stand for the whole tree.
+    if word.is_empty() {
+        return Err(invalid("it is empty; `.` is the whole directory".to_owned()));
+    }
     let path = without_dots(&directory.join(word));
     let inside = match path.strip_prefix(root) {
         Ok(inside) => inside.to_owned(),
@@ -192,5 +196,6 @@ mod tests {
         assert_eq!(path("/r/w", "/r/w/x").as_deref(), Some("x"));
         assert_eq!(path("/r/w", "../x"), None);
         assert_eq!(path("/r/w", "/r/wx"), None);
+        assert_eq!(path("/r/w", ""), None, "an unset variable is not the whole tree");
     }
 }
