@@ -27,8 +27,8 @@ pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{
-    copy_attributes, hash_file, is_abandoned, is_directory, list_dir, make_directory_if_missing,
-    modified_ns, overwrite_start, read_start, real_path, remove_file, remove_tree, replace,
+    copy_attributes, hash_file, is_directory, list_dir, make_directory_if_missing, modified_ns,
+    overwrite_start, read_start, real_path, remove_abandoned, remove_file, remove_tree, replace,
     require_space, reserve, set_file_mode, touch,
 };
 pub(crate) use small::{

@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::clock::Timestamp;
 use crate::disk::dir::{Dir, FileKind, file_stat};
 use crate::disk::lock::{LockKind, try_flock};
-use crate::disk::small::{create_temp, write_whole};
+use crate::disk::small::{create_temp, leads_to, write_whole};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
 use crate::limits;
@@ -108,19 +108,26 @@ pub(crate) fn touch(path: &Path) -> Result<()> {
     Dir::open(dir)?.set_mtime(name.as_encoded_bytes(), now)
 }
 
-/// Whether nobody is writing the temporary file `name` any more: its writer keeps it locked. A minute's
-/// age covers the moment between its making and its locking.
-pub(crate) fn is_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
+/// Removes what `name` is, if it is older than a minute and nobody is writing it any more: the writer of
+/// a temporary file keeps it locked. Returns whether it went.
+///
+/// # Concurrency
+/// The file is unlinked while it is locked here. A writer that has just made it, and gets its lock
+/// after this, finds the name gone and takes another: no clock is relied upon.
+pub(crate) fn remove_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
     let Some(stat) = dir.stat(name)? else { return Ok(false) };
     let age = Timestamp::from_ns(stat.mtime_ns).until(Timestamp::now());
     if age < limits::GRACE {
         return Ok(false);
     }
     if stat.kind != FileKind::File {
-        return Ok(true);
+        return remove_tree(dir, name).map(|()| true);
     }
-    let file = dir.open_file(name)?;
-    try_flock(&file, LockKind::Exclusive, &dir.path_of(name))
+    let Some(file) = dir.try_open_file(name)? else { return Ok(false) };
+    if !try_flock(&file, LockKind::Exclusive, &dir.path_of(name))? || !leads_to(dir, name, &file)? {
+        return Ok(false);
+    }
+    dir.try_unlink(name)
 }
 
 /// Makes the file at `path`, mode 0600, take `bytes` of the disk, where it is missing and twice as

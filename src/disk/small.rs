@@ -104,7 +104,7 @@ pub(crate) fn replace_durably(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -
 }
 
 /// A temporary file, whole and durable; removed when dropped, unless it was renamed. It is locked as
-/// long as its process lives, so that [`crate::disk::is_abandoned`] can tell.
+/// long as its process lives, so that [`crate::disk::remove_abandoned`] can tell.
 struct Temp<'a> {
     tmp: &'a Dir,
     name: Vec<u8>,
@@ -112,7 +112,8 @@ struct Temp<'a> {
     _locked: File,
 }
 
-/// Makes a temporary file under a name that no other has, and locks it for as long as it is open.
+/// Makes a temporary file under a name that no other has, and locks it for as long as it is open. One
+/// that was taken for abandoned before it was locked is made again.
 pub(super) fn create_temp(tmp: &Dir) -> Result<(File, Vec<u8>)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -121,7 +122,9 @@ pub(super) fn create_temp(tmp: &Dir) -> Result<(File, Vec<u8>)> {
         match tmp.create_file(&name) {
             Ok(file) => {
                 file.lock().at("lock", tmp.path_of(&name))?;
-                return Ok((file, name));
+                if leads_to(tmp, &name, &file)? {
+                    return Ok((file, name));
+                }
             }
             // Of another process that has, or had, our process id.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -129,6 +132,12 @@ pub(super) fn create_temp(tmp: &Dir) -> Result<(File, Vec<u8>)> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether a name leads to a file that is open.
+pub(super) fn leads_to(dir: &Dir, name: &[u8], file: &File) -> Result<bool> {
+    let own = file_stat(file, &dir.path_of(name))?;
+    Ok(dir.stat(name)?.is_some_and(|named| named.is_same_inode(&own)))
 }
 
 impl<'a> Temp<'a> {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::dir::Exchange;
 use super::lock::lock_within;
+use super::small::leads_to;
 use super::sync::is_release_at_least;
 use super::system::by_number;
 use super::*;
@@ -653,4 +654,33 @@ fn the_system_is_asked_right() {
     let known = fs::read("/etc/machine-id").is_ok_and(|id| id.len() > 30);
     assert_eq!(machine_id() != [0; 16], known);
     assert_eq!(machine_id(), machine_id());
+}
+
+#[test]
+fn a_temporary_file_goes_only_when_it_is_old_and_nobody_writes_it() {
+    let place = tempfile::tempdir().unwrap();
+    let tmp = Dir::open(place.path()).unwrap();
+    let old = crate::clock::Timestamp::now().as_ns() - 120_000_000_000;
+    for name in ["young", "written", "left"] {
+        fs::write(place.path().join(name), name).unwrap();
+    }
+    let written = File::open(place.path().join("written")).unwrap();
+    written.lock().unwrap();
+    tmp.set_mtime(b"written", old).unwrap();
+    tmp.set_mtime(b"left", old).unwrap();
+    let removed = |name: &str| remove_abandoned(&tmp, name.as_bytes()).unwrap();
+    assert_eq!(["young", "written", "left", "nowhere"].map(removed), [false, false, true, false]);
+    assert!(place.path().join("written").exists() && !place.path().join("left").exists());
+}
+
+#[test]
+fn a_name_leads_to_a_file_only_while_it_is_that_file_s() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = Dir::open(place.path()).unwrap();
+    let file = dir.create_file(b"temporary").unwrap();
+    assert!(leads_to(&dir, b"temporary", &file).unwrap());
+    dir.try_unlink(b"temporary").unwrap();
+    assert!(!leads_to(&dir, b"temporary", &file).unwrap());
+    fs::write(place.path().join("temporary"), "another").unwrap();
+    assert!(!leads_to(&dir, b"temporary", &file).unwrap());
 }

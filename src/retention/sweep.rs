@@ -210,14 +210,12 @@ fn remove_leftovers(access: &Access) -> Result<u64> {
     for (name, _) in disk::list_dir(&access.layout.tmp())? {
         let id: Option<OperationId> =
             std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
-        let owned = match id {
-            Some(id) => known.contains(&id) || disk::is_alive(&access.leases, id)?,
-            None => !disk::is_abandoned(&access.tmp, &name)?,
+        let is_gone = match id {
+            Some(id) if known.contains(&id) || disk::is_alive(&access.leases, id)? => false,
+            Some(_) => disk::remove_tree(&access.tmp, &name).map(|()| true)?,
+            None => disk::remove_abandoned(&access.tmp, &name)?,
         };
-        if !owned {
-            disk::remove_tree(&access.tmp, &name)?;
-            removed += 1;
-        }
+        removed += u64::from(is_gone);
     }
     for id in disk::leases(&access.leases)? {
         if !known.contains(&id) && !disk::is_alive(&access.leases, id)? {
