@@ -248,7 +248,6 @@ fn finish(
             std::mem::take(&mut found.nested),
         )
     };
-    unfinished.sort();
     nested_repositories.sort();
     let mut observations = Vec::with_capacity(batches.iter().map(Vec::len).sum());
     observations.extend(batches.into_iter().flatten());
@@ -279,7 +278,8 @@ fn finish(
         monitor.notice(&Notice::TrackedStale { reason });
         tracked_state = Tracked::Stale;
     }
-    graft::add_tracked(&tree, &mut observations, &tracked.excluded)?;
+    graft::add_tracked(&tree, &mut observations, &tracked.excluded, &mut unfinished)?;
+    unfinished.sort();
     graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
     let unlisted = graft::limit_omitted(&mut observations);
     Ok(Walked {

@@ -5,7 +5,8 @@
 //! holds these paths and says nothing about others. Version control, stores, secrets and mounts are
 //! never added.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
 use crate::disk::FileStat;
@@ -45,6 +46,8 @@ enum Barrier {
 struct Grafting<'a> {
     tree: &'a Tree,
     observations: &'a mut Vec<Observed>,
+    /// Those of them that are taken out, by their places: the list keeps its order to the end.
+    removed: HashSet<usize>,
     added: BTreeMap<RelPath, Observed>,
     barriers: HashMap<RelPath, Barrier>,
 }
@@ -54,10 +57,11 @@ pub(super) fn add_tracked(
     tree: &Tree,
     observations: &mut Vec<Observed>,
     paths: &[RelPath],
+    unfinished: &mut Vec<RelPath>,
 ) -> Result<()> {
     let mut grafting = Grafting::new(tree, observations);
     for path in paths {
-        grafting.add_tracked(path)?;
+        grafting.add_tracked(path, unfinished)?;
     }
     grafting.apply();
     Ok(())
@@ -107,22 +111,49 @@ impl Walked {
 
 impl<'a> Grafting<'a> {
     fn new(tree: &'a Tree, observations: &'a mut Vec<Observed>) -> Self {
-        Self { tree, observations, added: BTreeMap::new(), barriers: HashMap::new() }
+        Self {
+            tree,
+            observations,
+            removed: HashSet::new(),
+            added: BTreeMap::new(),
+            barriers: HashMap::new(),
+        }
+    }
+
+    /// Where a path is among the observations that count.
+    fn place(&self, path: &RelPath) -> Option<usize> {
+        position(self.observations, path).ok().filter(|index| !self.removed.contains(index))
+    }
+
+    /// The places of what lies below `path`, which are next to each other.
+    fn places_below(&self, path: &RelPath) -> Range<usize> {
+        let prefix = prefix_of(path);
+        let start = self.observations.partition_point(|seen| seen.path.as_bytes() < &*prefix);
+        let below = self.observations[start..]
+            .partition_point(|seen| seen.path.as_bytes().starts_with(&prefix));
+        start..start + below
+    }
+
+    /// What was added below `path`.
+    fn added_below(&self, path: &RelPath) -> impl Iterator<Item = &RelPath> {
+        let prefix = prefix_of(path);
+        let from = (Bound::Included(&*prefix), Bound::Unbounded);
+        let after = self.added.range::<[u8], _>(from).map(|(path, _)| path);
+        after.take_while(move |path| path.as_bytes().starts_with(&prefix))
     }
 
     fn what(&self, path: &RelPath) -> Option<&What> {
         if let Some(added) = self.added.get(path) {
             return Some(&added.what);
         }
-        let index = position(self.observations, path).ok()?;
-        Some(&self.observations[index].what)
+        Some(&self.observations[self.place(path)?].what)
     }
 
     fn add(&mut self, observed: Observed) {
         self.added.insert(observed.path.clone(), observed);
     }
 
-    fn add_tracked(&mut self, path: &RelPath) -> Result<()> {
+    fn add_tracked(&mut self, path: &RelPath, unfinished: &mut Vec<RelPath>) -> Result<()> {
         // Nothing to add if it is not on the disk, and no directory is opened up for it.
         let seen = self.tree.look_at(path, Policy::Tracked);
         if matches!(seen, Seen::Gone) || !self.may_replace(path) || self.reach(path).is_err() {
@@ -133,7 +164,7 @@ impl<'a> Grafting<'a> {
             // A submodule; a directory in place of a tracked file is not what git tracks.
             Seen::Directory(_) => {
                 if Repository::at(&self.tree.root_path.join(path.as_os())).is_some() {
-                    self.descend(path, Policy::Tracked)?;
+                    unfinished.extend(self.descend(path, Policy::Tracked)?);
                 }
             }
             Seen::Gone => {}
@@ -233,8 +264,13 @@ impl<'a> Grafting<'a> {
 
     /// Takes out what is known of `path` and of everything below it.
     fn remove(&mut self, path: &RelPath) {
-        self.observations.retain(|observed| !observed.path.is_at_or_below(path));
-        self.added.retain(|added, _| !added.is_at_or_below(path));
+        self.removed.extend(self.place(path));
+        self.removed.extend(self.places_below(path));
+        self.added.remove(path);
+        let below: Vec<RelPath> = self.added_below(path).cloned().collect();
+        for path in below {
+            self.added.remove(&path);
+        }
     }
 
     /// Adds `path` and everything below it as it is now; directories that could not be listed to the
@@ -268,21 +304,19 @@ impl<'a> Grafting<'a> {
         }
         // The directory is there, perhaps with files of the user's own, and git keeps what it has in
         // it and below it out of the work tree.
-        let is_below = |path_below: &&RelPath| path_below.is_at_or_below(path);
-        let known = self.observations.iter().map(|observed| &observed.path);
-        let below: Vec<RelPath> =
-            known.chain(self.added.keys()).filter(is_below).cloned().collect();
-        for directory in below {
+        let known = self.observations[self.places_below(path)].iter().map(|seen| &seen.path);
+        let below: Vec<RelPath> = known.chain(self.added_below(path)).cloned().collect();
+        for directory in std::iter::once(path.clone()).chain(below) {
             self.make_partial(&directory);
         }
     }
 
     fn make_partial(&mut self, path: &RelPath) {
-        let known = self.added.get_mut(path);
-        let observed = match (known, position(self.observations, path)) {
+        let place = self.place(path);
+        let observed = match (self.added.get_mut(path), place) {
             (Some(added), _) => added,
-            (None, Ok(index)) => &mut self.observations[index],
-            (None, Err(_)) => return,
+            (None, Some(index)) => &mut self.observations[index],
+            (None, None) => return,
         };
         if let What::Dir { listed } = &mut observed.what {
             *listed = Listed::Partial;
@@ -290,14 +324,23 @@ impl<'a> Grafting<'a> {
     }
 
     fn apply(self) {
-        let Self { observations, added, .. } = self;
-        if added.is_empty() {
+        let Self { observations, removed, added, .. } = self;
+        if added.is_empty() && removed.is_empty() {
             return;
         }
-        observations.retain(|observed| !added.contains_key(&observed.path));
+        let mut place = 0..;
+        observations.retain(|observed| {
+            let is_removed = place.next().is_some_and(|place| removed.contains(&place));
+            !is_removed && !added.contains_key(&observed.path)
+        });
         observations.extend(added.into_values());
         sort(observations);
     }
+}
+
+/// What every path below `path` begins with.
+fn prefix_of(path: &RelPath) -> Vec<u8> {
+    if path.is_root() { Vec::new() } else { [path.as_bytes(), b"/"].concat() }
 }
 
 /// In order of path, which is the order of a checkpoint.
