@@ -99,7 +99,13 @@ fn adopt(
             return Ok(false);
         }
     };
+    let path = access.sessions.manifest_path(id);
     let inserted = access.index.write("adopt a checkpoint", |tx| {
+        // Looked at again where it is decided: a prune may have dropped file and row since, and a row
+        // whose file is gone would be taken for damage.
+        if disk::modified_ns(&path)?.is_none() {
+            return Ok(());
+        }
         tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), &access.blobs)?;
         if let Some(operation) = operation {
             tx.remove_operation(operation.operation.id)?;

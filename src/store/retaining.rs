@@ -69,19 +69,16 @@ impl Store {
         adopt_session(&access, &id.session)?;
         // What cannot be read is not pinned over: its label and note would be lost.
         access.sessions.require(&id)?;
-        // Read, written and noted in one transaction: two changes at once are one after the other, and
-        // a prune decides before or after, never between. The file comes first: it is the truth.
-        let changed = access.index.write("note a pin", |tx| {
+        // Read, noted and written in one transaction: two changes at once are one after the other, and
+        // a prune decides before or after, never between. The row says first whether it is gone: a pin
+        // file without a manifest would be left for ever. The file, which is the truth, is durable
+        // before the row is.
+        access.index.write("note a pin", |tx| {
             let mut pin = access.sessions.read_pin(&id)?;
             change(&mut pin);
-            access.sessions.write_pin(&id, &pin, &access.tmp)?;
-            tx.set_pin(&id, &pin)
-        });
-        if let Err(Error::Pruned { .. } | Error::CheckpointNotFound { .. }) = &changed {
-            // It is gone: a pin file without a manifest would be left for ever.
-            access.sessions.write_pin(&id, &PinFile::default(), &access.tmp)?;
-        }
-        changed
+            tx.set_pin(&id, &pin)?;
+            access.sessions.write_pin(&id, &pin, &access.tmp)
+        })
     }
 
     /// What [`Store::prune`] would drop.
