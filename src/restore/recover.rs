@@ -1,13 +1,14 @@
 //! What becomes of a restore whose process died.
 
-use crate::access::Access;
-use crate::access::OpenWorkspace;
+use std::collections::{BTreeSet, HashSet};
+
+use crate::access::{Access, OpenWorkspace};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::journal::{Journal, JournalPhase};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
-use crate::plan::Skip;
+use crate::plan::{Skip, SkipReason};
 use crate::restore::apply::{apply, close_made_directories};
 use crate::restore::stage::{Stage, discard, finish};
 use crate::sessions::with_source;
@@ -50,8 +51,7 @@ pub(crate) fn recover(
     let journal =
         Journal::read(&access.layout, open.workspace.id).map_err(|error| stuck(&error))?;
     let Some(journal) = journal else { return Ok(Recovered::Nothing) };
-    let root = identity_of(&open.dir).map_err(|error| stuck(&error))?;
-    if root != journal.root {
+    if !is_begun_here(&journal, open).map_err(|error| stuck(&error))? {
         return Err(Error::RestoreOpen {
             workspace: open.path.clone(),
             reason: "it was begun in another directory that was at this path".to_owned(),
@@ -86,31 +86,48 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
+/// Whether the journal is of the directory that is at this path now. A device may have another number
+/// after a boot: an inode that was made at the same nanosecond is still the same directory.
+fn is_begun_here(journal: &Journal, open: &OpenWorkspace) -> Result<bool> {
+    let (begun, now) = (journal.root, identity_of(&open.dir)?);
+    let is_alike = begun.inode == now.inode && begun.birth_ns == now.birth_ns;
+    Ok(is_alike && (begun.device == now.device || now.birth_ns.is_some()))
+}
+
 /// Adds paths that turned out to be conflicts only when the stage was emptied.
 pub(crate) fn add_conflicts(left: &mut Vec<Skip>, conflicts: Vec<RelPath>) {
-    for path in conflicts {
-        if !left.iter().any(|skip| skip.path == path) {
-            left.push(Skip { path, reason: crate::plan::SkipReason::Conflict });
-        }
-    }
+    let known: HashSet<RelPath> = left.iter().map(|skip| skip.path.clone()).collect();
+    let new = conflicts.into_iter().collect::<BTreeSet<_>>().into_iter();
+    left.extend(
+        new.filter(|path| !known.contains(path))
+            .map(|path| Skip { path, reason: SkipReason::Conflict }),
+    );
     left.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// Ends the open restore of a workspace where it stands: the stage is emptied by the same rule, and
 /// the workspace stays as it is, but for directories that were made and have not got their permission
-/// bits. Returns the checkpoint that holds what was there before, if anything has changed.
+/// bits. Where it was begun in another directory nothing is touched in this one, and what it staged
+/// stays there. Returns the checkpoint that holds what was there before, if anything has changed.
 pub(crate) fn abort(
     access: &Access,
     open: &OpenWorkspace,
 ) -> Result<Option<(Option<CheckpointId>, Vec<String>)>> {
     let Some(journal) = Journal::read(&access.layout, open.workspace.id)? else { return Ok(None) };
+    if !is_begun_here(&journal, open)? {
+        journal.close(&access.layout)?;
+        let remark = format!(
+            "it was begun in another directory that was at this path; what it staged stays there, \
+             in .turnpoint/{}",
+            journal.stage_name()
+        );
+        return Ok(Some((journal.safety.map(|safety| safety.id), vec![remark])));
+    }
     if journal.phase == JournalPhase::Staging {
         discard(access, &open.dir, &journal)?;
         return Ok(Some((None, Vec::new())));
     }
-    if identity_of(&open.dir)? == journal.root {
-        close_made_directories(&open.dir, &journal)?;
-    }
+    close_made_directories(&open.dir, &journal)?;
     let (remarks, _) = finish(access, &open.dir, &journal)?;
     Ok(Some((journal.safety.map(|safety| safety.id), remarks)))
 }

@@ -19,6 +19,12 @@ use crate::threads;
 /// The directory of ours in a workspace.
 const TURNPOINT: &[u8] = b".turnpoint";
 
+/// The longest name that Linux file systems take.
+const NAME_BYTES_MAX: usize = 255;
+
+/// How many versions of one path are kept aside in one restore, besides the first.
+const KEPT_UNDER_ONE_NAME_MAX: usize = 1000;
+
 /// An open staging directory.
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -209,8 +215,8 @@ pub(crate) fn finish(
     let mut conflicts = Vec::new();
     if let Some(stage) = Stage::open(root, journal)? {
         for name in stage.dir.names()? {
-            if let Some((index, action)) = action_of(&name, journal) {
-                let mut emptier = Emptier { root, stage: &stage, journal, index, action };
+            if let Some(action) = action_of(&name, journal) {
+                let emptier = Emptier { root, stage: &stage, journal, action };
                 emptier.empty(&name, &mut remarks, &mut conflicts)?;
             }
         }
@@ -238,23 +244,22 @@ fn remove_dir_if_empty(parent: &Dir, name: &[u8]) -> Result<()> {
     }
 }
 
-fn action_of<'a>(name: &[u8], journal: &'a Journal) -> Option<(usize, &'a Action)> {
+fn action_of<'a>(name: &[u8], journal: &'a Journal) -> Option<&'a Action> {
     let text = std::str::from_utf8(name).ok()?;
     let index: usize = text.strip_prefix("old-").unwrap_or(text).parse().ok()?;
-    journal.actions.get(index).map(|action| (index, action))
+    journal.actions.get(index)
 }
 
 struct Emptier<'a> {
     root: &'a Dir,
     stage: &'a Stage,
     journal: &'a Journal,
-    index: usize,
     action: &'a Action,
 }
 
 impl Emptier<'_> {
     fn empty(
-        &mut self,
+        &self,
         name: &[u8],
         remarks: &mut Vec<String>,
         conflicts: &mut Vec<RelPath>,
@@ -262,7 +267,7 @@ impl Emptier<'_> {
         let dir = &self.stage.dir;
         let Some(stat) = dir.stat(name)? else { return Ok(()) };
         if stat.kind == FileKind::Dir {
-            return self.empty_dir(dir, name, &self.action.path, remarks);
+            return self.empty_dir(dir, name, &self.action.path, remarks, conflicts);
         }
         let before = self.action.before.as_ref().map(|(entry, _)| entry);
         let known = [before, self.action.after.as_ref()].into_iter().flatten();
@@ -317,28 +322,44 @@ impl Emptier<'_> {
         let kept = self.journal.kept_name();
         make_if_missing(&self.stage.turnpoint, kept.as_bytes())?;
         let mut to = self.stage.turnpoint.open_child(kept.as_bytes())?;
+        let mut shown = format!(".turnpoint/{kept}");
         for component in path.parent().unwrap_or_default().components() {
-            make_if_missing(&to, component)?;
-            to = to.open_child(component)?;
+            let chosen = self.kept_directory(&to, component)?;
+            to = to.open_child(&chosen)?;
+            shown = format!("{shown}/{}", crate::path::printable(&chosen));
         }
-        // A path can be kept twice (what was exchanged, and what was renamed): the second has a
-        // number.
-        let plain = path.name().to_vec();
-        let numbered = [path.name(), format!(".{}", self.index).as_bytes()].concat();
-        for to_name in [plain, numbered] {
+        // A path can be kept twice: what was exchanged, and what was renamed.
+        for to_name in numbered(path.name()) {
             if dir.rename_no_replace(name, &to, &to_name)? == Placed::Done {
                 let place = crate::path::printable(&to_name);
                 remarks.push(format!(
                     "`{path}` was changed during the restore; that version is kept as \
-                     .turnpoint/{kept}/{}{place}",
-                    path.parent()
-                        .filter(|parent| !parent.is_root())
-                        .map_or_else(String::new, |parent| format!("{parent}/")),
+                     {shown}/{place}"
                 ));
                 return Ok(());
             }
         }
+        remarks.push(format!(
+            "`{path}` was changed during the restore; that version stays in {}",
+            dir.path_of(name).display()
+        ));
         Ok(())
+    }
+
+    /// The name under which a directory of a kept path is kept: its own, unless a file is kept under
+    /// that one.
+    fn kept_directory(&self, parent: &Dir, component: &[u8]) -> Result<Vec<u8>> {
+        for name in numbered(component) {
+            match parent.stat(&name)? {
+                Some(stat) if stat.kind != FileKind::Dir => {}
+                Some(_) => return Ok(name),
+                None => {
+                    make_if_missing(parent, &name)?;
+                    return Ok(name);
+                }
+            }
+        }
+        Ok(component.to_vec())
     }
 
     /// Removes a displaced directory: what the safety checkpoint holds goes, the rest is kept.
@@ -348,13 +369,24 @@ impl Emptier<'_> {
         name: &[u8],
         path: &RelPath,
         remarks: &mut Vec<String>,
+        conflicts: &mut Vec<RelPath>,
     ) -> Result<()> {
-        let dir = parent.open_child(name)?;
-        for inside in dir.names()? {
-            let Ok(inside_path) = path.join(&inside) else { continue };
+        let listed = parent.open_child(name).and_then(|dir| dir.names().map(|names| (dir, names)));
+        let Ok((dir, names)) = listed else {
+            // Nobody can say what is in it, so all of it is kept.
+            conflicts.push(path.clone());
+            return self.keep(parent, name, path, remarks);
+        };
+        for inside in names {
             let Some(stat) = dir.stat(&inside)? else { continue };
+            let Ok(inside_path) = path.join(&inside) else {
+                // Longer than any path that is captured.
+                conflicts.push(path.clone());
+                self.keep(&dir, &inside, path, remarks)?;
+                continue;
+            };
             if stat.kind == FileKind::Dir {
-                self.empty_dir(&dir, &inside, &inside_path, remarks)?;
+                self.empty_dir(&dir, &inside, &inside_path, remarks, conflicts)?;
                 continue;
             }
             let before = find_action(self.journal, &inside_path)
@@ -363,11 +395,22 @@ impl Emptier<'_> {
             if holds_one_of(&dir, &inside, before.into_iter())? {
                 dir.unlink(&inside)?;
             } else {
+                conflicts.push(inside_path.clone());
                 self.keep(&dir, &inside, &inside_path, remarks)?;
             }
         }
         remove_dir_if_empty(parent, name)
     }
+}
+
+/// A name, and others for when it is taken.
+fn numbered(name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let others = (1..=KEPT_UNDER_ONE_NAME_MAX).map(|number| {
+        let suffix = format!(".{number}");
+        let room = name.len().min(NAME_BYTES_MAX - suffix.len());
+        [&name[..room], suffix.as_bytes()].concat()
+    });
+    std::iter::once(name.to_vec()).chain(others)
 }
 
 /// The change of a path. Changes are in order of path.
