@@ -79,8 +79,10 @@ pub struct CaptureOutcome {
     pub complete: bool,
     /// What was seen and done.
     pub counts: Counts,
-    /// What is not held whole although it is in scope; the first few.
+    /// What is not held whole although it is in scope; the first hundred.
     pub problems: Vec<CaptureProblem>,
+    /// How many of these there are in all.
+    pub problem_count: u64,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
 }

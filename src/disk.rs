@@ -36,4 +36,6 @@ pub(crate) use small::{
     replace_durably, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
-pub(crate) use system::{available_bytes, boot_id, coarse_now_ns, file_system, machine_id};
+pub(crate) use system::{
+    available_bytes, boot_id, coarse_now_ns, file_system, machine_id, mounts_below,
+};

@@ -30,6 +30,9 @@ pub struct Present {
     pub device: u64,
     /// Its inode there: two names of one file share it.
     pub inode: u64,
+    /// Whether something else is mounted here, or above it and below the root. No device says so: a
+    /// mount may be of the same file system, and the layers of one may have several.
+    pub is_mounted: bool,
 }
 
 /// What happens to one path.
@@ -206,7 +209,6 @@ struct Planner<'a> {
     input: PlanInput<'a>,
     then: BTreeMap<&'a [u8], &'a Entry>,
     now: BTreeMap<&'a [u8], &'a Present>,
-    root_device: u64,
     /// The inodes of present names that the target has too.
     kept_inodes: HashSet<(u64, u64)>,
     changes: BTreeMap<RelPath, Change>,
@@ -265,7 +267,6 @@ impl<'a> Planner<'a> {
             .map(|present| (present.device, present.inode))
             .collect();
         Self {
-            root_device: input.now.first().map_or(0, |root| root.device),
             input,
             then,
             now,
@@ -397,7 +398,7 @@ impl<'a> Planner<'a> {
 
     fn put_new(&mut self, then: &Entry, wanted: &Entry) {
         let parent = then.path.parent().and_then(|parent| self.now.get(parent.as_bytes()).copied());
-        if parent.is_some_and(|parent| parent.device != self.root_device) {
+        if parent.is_some_and(|parent| parent.is_mounted) {
             self.skip(&then.path, SkipReason::Rule(OmitReason::Mount));
             self.blocked.insert(then.path.clone());
             return;
@@ -407,7 +408,7 @@ impl<'a> Planner<'a> {
 
     /// Why what is there now must stay; `None` where it may be replaced.
     fn why_not_replaced(&self, present: &Present, wanted: &Entry) -> Option<SkipReason> {
-        if present.device != self.root_device {
+        if present.is_mounted {
             return Some(SkipReason::Rule(OmitReason::Mount));
         }
         let before = &present.entry;
@@ -425,7 +426,7 @@ impl<'a> Planner<'a> {
         for present in self.below(path) {
             let partial = matches!(present.entry.kind, EntryKind::Dir { listed: Listed::Partial });
             let is_own = present.entry.path == *path;
-            let reason = if present.device != self.root_device {
+            let reason = if present.is_mounted {
                 Some(SkipReason::Rule(OmitReason::Mount))
             } else if !is_own && self.is_worked_on(&present.entry.path) {
                 Some(SkipReason::Conflict)
@@ -502,7 +503,7 @@ impl<'a> Planner<'a> {
             }
             _ => return Deletion::Refused(SkipReason::NoEvidence),
         }
-        if present.device != self.root_device {
+        if present.is_mounted {
             return Deletion::Refused(SkipReason::Rule(OmitReason::Mount));
         }
         if self.is_worked_on(path) {

@@ -23,6 +23,7 @@ use crate::blobs::{Blobs, Presence, PutOutcome, Staging};
 use crate::checkpoint::{BlobState, CaptureProblem};
 use crate::disk::Dir;
 use crate::error::{Error, LostContent, Result};
+use crate::hash::BlobHash;
 use crate::id::{CheckpointId, WorkspaceId};
 use crate::manifest::Entry;
 use crate::monitor::Monitor;
@@ -75,8 +76,10 @@ pub struct RestoreOutcome {
     pub left: Vec<Skip>,
     /// What a person should know: a file kept aside, an owner that could not be kept.
     pub remarks: Vec<String>,
-    /// What of the present could not be held whole; none of it was touched.
+    /// What of the present could not be held whole, the first hundred; none of it was touched.
     pub problems: Vec<CaptureProblem>,
+    /// How many of these there are in all.
+    pub problem_count: u64,
 }
 
 impl RestoreOutcome {
@@ -132,41 +135,66 @@ pub(crate) fn check_entries(
     if lost.is_empty() { Ok(()) } else { Err(Error::ContentLost { lost }) }
 }
 
+/// Where what a restore takes away is saved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saving<'a> {
+    /// The store.
+    pub(crate) access: &'a Access,
+    /// The workspace.
+    pub(crate) root: &'a Dir,
+    /// Pins what is saved.
+    pub(crate) operation: &'a Operation<'a>,
+    /// Takes what the store does not have.
+    pub(crate) staging: &'a Staging<'a>,
+}
+
 /// Makes sure that the store will hold the present content of every file that the plan overwrites or
-/// deletes. The stat cache vouches for content that was stored once; whether it is still there, whole,
-/// is looked at here, since after the restore the store has the only copy. What is lost is read from
-/// the file and staged again.
+/// deletes, and `pages`, those of the base, which name them. The stat cache vouches for content that was
+/// stored once; whether it is still there, whole, is looked at here, since after the restore the store
+/// has the only copy. Content that is lost is read from the file and staged again; a lost page is
+/// remembered, so that it is written again with the safety checkpoint.
 ///
 /// # Errors
 /// [`Error::ContentLost`] where the file has changed since it was hashed. Nothing has changed then.
 ///
-/// Cost: the reading and hashing of each of these blobs.
+/// Cost: the reading and hashing of each of these blobs and pages.
 pub(crate) fn ensure_saved(
-    access: &Access,
-    root: &Dir,
-    operation: &Operation<'_>,
-    staging: &Staging<'_>,
+    saving: &Saving<'_>,
+    pages: &[(BlobHash, u64)],
     plan: &Plan,
+    monitor: &dyn Monitor,
 ) -> Result<()> {
+    let Saving { access, root, operation, staging } = *saving;
+    let mut needed: Vec<(Option<&RelPath>, BlobHash, u64)> = Vec::new();
     for change in &plan.changes {
         let is_kept = matches!((&change.before, &change.after), (Some(before), Some(after))
             if before.is_same_content(after));
-        let Some((hash, size)) = change.before.as_ref().filter(|_| !is_kept).and_then(Entry::blob)
-        else {
-            continue;
-        };
-        let whole = matches!(access.blobs.check(hash, Some(size))?, Presence::Present { .. });
-        if whole || staging.is_staged(hash) {
-            continue;
+        if let Some((hash, size)) =
+            change.before.as_ref().filter(|_| !is_kept).and_then(Entry::blob)
+        {
+            needed.push((Some(&change.path), hash, size));
         }
+    }
+    needed.extend(pages.iter().map(|(hash, size)| (None, *hash, *size)));
+    let is_lost = |&(_, hash, size): &(Option<&RelPath>, BlobHash, u64)| -> Result<bool> {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let is_whole = matches!(access.blobs.check(hash, Some(size))?, Presence::Present { .. });
+        Ok(!is_whole && !staging.is_staged(hash))
+    };
+    let lost: Vec<bool> = crate::threads::pool("check")?
+        .install(|| needed.par_iter().map(is_lost).collect::<Result<_>>())?;
+    for ((path, hash, size), _) in needed.into_iter().zip(lost).filter(|(_, is_lost)| *is_lost) {
         access.index.write("remember damage", |tx| tx.set_blob_state(hash, BlobState::Damaged))?;
+        let Some(path) = path.filter(|_| !staging.is_staged(hash)) else { continue };
         operation.pin(&[hash])?;
-        let mut file = root.open_file_beneath(&change.path)?;
+        let mut file = root.open_file_beneath(path)?;
         match staging.put_stream(size, &mut file)? {
             PutOutcome::Put(found) if found == hash => {}
             _ => {
                 let reason = "it is lost, and the file has changed meanwhile".to_owned();
-                let lost = vec![LostContent { path: change.path.clone(), hash, reason }];
+                let lost = vec![LostContent { path: path.clone(), hash, reason }];
                 return Err(Error::ContentLost { lost });
             }
         }

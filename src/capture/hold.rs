@@ -61,8 +61,10 @@ pub(crate) struct Held {
     pub(crate) counts: Counts,
     /// Whether everything in scope is held whole.
     pub(crate) complete: bool,
-    /// What is not.
+    /// What is not; the first of them.
     pub(crate) problems: Vec<CaptureProblem>,
+    /// How many of these there are in all.
+    pub(crate) problem_count: u64,
 }
 
 /// Where content goes that is to be kept: the operation that pins it and its temporaries.
@@ -74,7 +76,7 @@ pub(crate) struct Storing<'a> {
     pub(crate) staging: &'a Staging<'a>,
 }
 
-/// How many problems are named; the rest is counted in the manifest.
+/// How many problems are named; the others are counted.
 const PROBLEMS_NAMED_MAX: usize = 100;
 
 /// Reads and hashes every file that the base does not vouch for, and keeps what is new where that is
@@ -128,6 +130,7 @@ pub(crate) fn hold(
         held.complete = false;
         held.problems.push(CaptureProblem { path, reason: Some(OmitReason::IoError) });
     }
+    held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
     Ok(held)
 }
@@ -308,7 +311,17 @@ fn finish(slots: Vec<Slot>, known_count: usize, trusted: bool, mut counts: Count
     }
     same_as_base &= known_count == entries.len();
     cache_is_current &= same_as_base;
-    Held { entries, stats, same_as_base, cache_is_current, counts, complete, problems }
+    let problem_count = problems.len() as u64;
+    Held {
+        entries,
+        stats,
+        same_as_base,
+        cache_is_current,
+        counts,
+        complete,
+        problems,
+        problem_count,
+    }
 }
 
 struct ReadOutcome {

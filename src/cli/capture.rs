@@ -27,6 +27,7 @@ struct CaptureDocument<'a> {
     root: RootDocument,
     counts: &'a Counts,
     problems: Vec<ReasonDocument>,
+    problem_count: u64,
     elapsed_ms: u64,
 }
 
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
             root: RootDocument::from(outcome.root.as_path()),
             counts: &outcome.counts,
             problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
+            problem_count: outcome.problem_count,
             elapsed_ms: outcome.elapsed_ms,
         })?;
     } else {
@@ -78,7 +80,7 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
     if !outcome.complete {
         let text = "the checkpoint is incomplete: some paths could not be held whole";
         style.complain(Kind::Warning, text);
-        name_problems(&outcome.problems, style);
+        name_problems(&outcome.problems, outcome.problem_count, style);
     }
     Ok(())
 }
@@ -104,14 +106,15 @@ pub(crate) fn omitted(omitted: &BTreeMap<turnpoint::manifest::OmitReason, u64>) 
 }
 
 /// Names paths that could not be held whole, each with the reason.
-pub(crate) fn name_problems(problems: &[CaptureProblem], style: Style) {
+pub(crate) fn name_problems(problems: &[CaptureProblem], count: u64, style: Style) {
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for problem in problems.iter().take(most) {
         let why = problem.reason.map_or("changed while it was read", |reason| reason.as_str());
         printer::aside(&format!("  {}: {why}", problem.path));
     }
-    if problems.len() > most {
-        let more = format::number((problems.len() - most) as u64);
-        printer::aside(&format!("  and {more} more (--verbose names all)"));
+    let more = count - problems.len().min(most) as u64;
+    if more > 0 {
+        let hint = if problems.len() > most { " (--verbose names more)" } else { "" };
+        printer::aside(&format!("  and {} more{hint}", format::number(more)));
     }
 }

@@ -166,6 +166,7 @@ struct PlanDocument {
     mode: Vec<ChangeDocument>,
     skip: Vec<ReasonDocument>,
     problems: Vec<ReasonDocument>,
+    problem_count: u64,
     changed: u64,
     left: Vec<ReasonDocument>,
     safety: Option<IdDocument>,
@@ -230,6 +231,7 @@ fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
         mode: of_kind(ChangeKind::Mode),
         skip: skips(&plan.skips),
         problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
+        problem_count: outcome.problem_count,
         changed: outcome.changed,
         left: skips(&outcome.left),
         safety: outcome.safety.as_ref().map(IdDocument::from),
@@ -292,7 +294,7 @@ fn warn_of_problems(outcome: &RestoreOutcome, context: &Context) {
         let style = context.printer.style();
         let text = "some paths cannot be saved as they are now; they are left alone";
         style.complain(Kind::Warning, text);
-        capture::name_problems(&outcome.problems, style);
+        capture::name_problems(&outcome.problems, outcome.problem_count, style);
     }
 }
 

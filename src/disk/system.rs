@@ -1,5 +1,7 @@
 //! What the system says about itself: file systems, free space, the clock of stamps, machine and boot.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use crate::disk::small::read_small;
 use crate::error::{IoContext, Result};
 use crate::hash::BlobHash;
 use crate::limits;
+use crate::path::RelPath;
 
 /// What can be relied on in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,44 @@ pub(super) fn by_number(number: i128) -> FileSystem {
         _ => (unknown, true, false),
     };
     FileSystem { stamp_granularity, is_local, syncs_whole }
+}
+
+/// Where something is mounted below `root`, a path without symlinks, in no order. A part of the same
+/// file system may be: then no device number shows it.
+///
+/// # Errors
+/// [`crate::Error::Io`] where the kernel does not say.
+pub(crate) fn mounts_below(root: &Path) -> Result<Vec<RelPath>> {
+    let path = Path::new("/proc/self/mountinfo");
+    Ok(mounts_in(&std::fs::read(path).at("read", path)?, root))
+}
+
+/// The mount points of `mountinfo`, see `proc_pid_mountinfo(5)`, that lie below `root`.
+pub(super) fn mounts_in(mountinfo: &[u8], root: &Path) -> Vec<RelPath> {
+    let below = |line: &[u8]| {
+        let point = unescaped(line.split(|&byte| byte == b' ').nth(4)?);
+        let rest = Path::new(OsStr::from_bytes(&point)).strip_prefix(root).ok()?;
+        RelPath::new(rest.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
+    };
+    mountinfo.split(|&byte| byte == b'\n').filter_map(below).collect()
+}
+
+/// Blanks, tabs, newlines and backslashes are given as a backslash and three octal digits.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            bytes.push(byte);
+            rest = &after[3..];
+        } else {
+            bytes.push(first);
+            rest = after;
+        }
+    }
+    bytes
 }
 
 /// How many bytes this user can still write to the file system of `dir`.

@@ -16,7 +16,7 @@ use super::dir::Exchange;
 use super::lock::lock_within;
 use super::small::leads_to;
 use super::sync::is_release_at_least;
-use super::system::by_number;
+use super::system::{by_number, mounts_in};
 use super::*;
 use crate::error::{Error, Result};
 use crate::id::OperationId;
@@ -683,4 +683,17 @@ fn a_name_leads_to_a_file_only_while_it_is_that_file_s() {
     assert!(!leads_to(&dir, b"temporary", &file).unwrap());
     fs::write(place.path().join("temporary"), "another").unwrap();
     assert!(!leads_to(&dir, b"temporary", &file).unwrap());
+}
+
+#[test]
+fn only_what_is_mounted_below_the_root_counts() {
+    let mountinfo = b"22 1 254:0 / / rw shared:1 - ext4 /dev/root rw\n\
+        30 22 254:0 /x /w/of\\040one/m rw - ext4 /dev/root rw\n\
+        31 22 0:30 / /w/of\\040one/d/back\\134slash\\012 rw - tmpfs none rw\n\
+        32 22 0:31 / /w/of\\040one rw - tmpfs none rw\n\
+        33 22 0:32 / /w/of\\040onemore rw - tmpfs none rw\n\
+        34 22 0:33 / /w rw - tmpfs none rw\n\n";
+    let found = mounts_in(mountinfo, Path::new("/w/of one"));
+    let expected = [b"m".as_slice(), b"d/back\\slash\n"];
+    assert_eq!(found, expected.map(|path| RelPath::new(path).unwrap()));
 }

@@ -48,7 +48,7 @@ fn unstable(at: &str) -> Entry {
 
 /// On the root's device, each an inode of its own.
 fn present(entries: impl IntoIterator<Item = Entry>) -> Vec<Present> {
-    let one = |(inode, entry)| Present { entry, device: DEVICE, inode };
+    let one = |(inode, entry)| Present { entry, device: DEVICE, inode, is_mounted: false };
     (1..).zip(with_root(entries)).map(one).collect()
 }
 
@@ -256,17 +256,26 @@ fn another_name_of_a_file_that_stays_is_not_deleted() {
     check_present([file("a", "x")], &now, expected);
     // The same number on another file system is another file.
     now[4].device = OTHER_DEVICE;
-    let expected = ["skip d not-empty", "skip d/b other-name", "skip z mount"];
+    let expected = ["delete z", "skip d not-empty", "skip d/b other-name"];
     check_present([file("a", "x")], &now, expected);
     // None of its names is one of the target's: all go.
     check_present([], &now[..4], ["delete a", "delete d", "delete d/b"]);
 }
 
 #[test]
-fn nothing_is_changed_on_another_file_system() {
+fn a_file_of_another_layer_is_changed_like_any_other() {
+    let mut now = present([dir("d"), file("d/a", "x"), file("d/b", "x")]);
+    for in_layer in &mut now[2..] {
+        in_layer.device = OTHER_DEVICE;
+    }
+    check_present([dir("d"), file("d/a", "y")], &now, ["overwrite d/a", "delete d/b"]);
+}
+
+#[test]
+fn nothing_is_changed_where_something_else_is_mounted() {
     let mut now = present([dir("m"), file("m/a", "x"), file("m/b", "y")]);
     for mounted in &mut now[1..] {
-        mounted.device = OTHER_DEVICE;
+        mounted.is_mounted = true;
     }
     let then = [dir("m"), file("m/a", "changed"), file("m/new", "x")];
     check_present(then, &now, ["skip m/a mount", "skip m/b mount", "skip m/new mount"]);
@@ -274,7 +283,7 @@ fn nothing_is_changed_on_another_file_system() {
     check_present([], &now, ["skip m mount", "skip m/a mount", "skip m/b mount"]);
     // A mount below a directory that would give way.
     let mut below = present([dir("d"), dir("d/m")]);
-    below[2].device = OTHER_DEVICE;
+    below[2].is_mounted = true;
     check_present([file("d", "x")], &below, ["skip d mount"]);
 }
 
@@ -573,7 +582,7 @@ proptest! {
         let again: Vec<Present> = tree
             .into_values()
             .zip(1..)
-            .map(|(entry, inode)| Present { entry, device: DEVICE, inode })
+            .map(|(entry, inode)| Present { entry, device: DEVICE, inode, is_mounted: false })
             .collect();
         let second = plan_for(&then, is_full, &again, selection);
         prop_assert_eq!(second.changes, []);

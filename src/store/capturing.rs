@@ -85,7 +85,7 @@ impl Store {
             monitor,
         )?;
         if options.strict && !held.complete {
-            return Err(Error::Incomplete { problems: held.problems.len() as u64 });
+            return Err(Error::Incomplete { problems: held.problem_count });
         }
         let unchanged = unchanged_since(&access, options, base.as_ref(), parent.as_ref(), &held)?;
         if let Some(checkpoint) = unchanged {
@@ -141,6 +141,7 @@ fn outcome(
         root: open.path.clone(),
         complete: held.complete,
         counts: held.counts,
+        problem_count: held.problem_count,
         problems: held.problems,
         elapsed_ms,
     }

@@ -7,16 +7,19 @@ use crate::access::{Access, OpenWorkspace};
 use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
+use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::index::WriteTx;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
-use crate::manifest::{CheckpointRef, Entry, GitState, RestoreRecord, RestoreVerb, Scope, Trigger};
+use crate::manifest::{
+    CheckpointRef, Entry, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
+};
 use crate::monitor::{Monitor, Phase};
 use crate::operation::OperationKind;
 use crate::path::RelPath;
 use crate::plan::{Plan, PlanInput, Present, Selection, plan};
 use crate::registration::Operation;
-use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Stage};
+use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, Stage};
 use crate::sessions::with_source;
 use crate::settings::ScopeSettings;
 use crate::store::capturing::{
@@ -259,6 +262,7 @@ fn dry_run(
         changed: 0,
         left: Vec::new(),
         remarks: Vec::new(),
+        problem_count: prepared.held.problem_count,
         problems: prepared.held.problems,
     })
 }
@@ -301,7 +305,7 @@ fn prepare(
     let scope = capture::scope_of(&observation.walked, &settings);
     let held = capture::hold(access, open, base, observation, &settings, storing, monitor)?;
     monitor.phase(Phase::Plan, None);
-    let now = present(&held);
+    let now = present(open, &held);
     if let Selection::Below(paths) = selection {
         require_selected(&target.reference.id, &target.entries, Some(&now), paths)?;
     }
@@ -315,13 +319,34 @@ fn prepare(
     Ok(Prepared { held, scope, git, plan })
 }
 
-fn present(held: &Held) -> Vec<Present> {
+fn present(open: &OpenWorkspace, held: &Held) -> Vec<Present> {
+    // Where the kernel does not say, every directory of another device is taken for one.
+    let mounts = disk::mounts_below(&open.path).unwrap_or_else(|_| other_devices(held));
     let one = |(cached, stat): (&crate::workspaces::CachedEntry, &disk::FileStat)| Present {
         entry: cached.entry.clone(),
         device: stat.dev,
         inode: stat.ino,
+        is_mounted: mounts.iter().any(|mount| cached.entry.path.is_at_or_below(mount)),
     };
     held.entries.iter().zip(&held.stats).map(one).collect()
+}
+
+/// The pages that the safety checkpoint will share with its base. One that cannot be read is
+/// remembered, and so written again.
+fn pages_of(access: &Access, base: Option<&Base>) -> Result<Vec<(BlobHash, u64)>> {
+    match base.map(|base| page_refs(&access.blobs, &base.tree)).transpose() {
+        Ok(pages) => Ok(pages.unwrap_or_default()),
+        Err(error) => capture::remember(access, &error).map(|()| Vec::new()),
+    }
+}
+
+fn other_devices(held: &Held) -> Vec<RelPath> {
+    let root = held.stats.first().map(|stat| stat.dev);
+    let is_other = |stat: &disk::FileStat| {
+        stat.kind == disk::FileKind::Dir && root.is_some_and(|root| root != stat.dev)
+    };
+    let entries = held.entries.iter().zip(&held.stats);
+    entries.filter(|(_, stat)| is_other(stat)).map(|(it, _)| it.entry.path.clone()).collect()
 }
 
 fn carry_out(
@@ -362,7 +387,8 @@ fn carry_out(
         return Ok(nothing_to_do(open, plan, held));
     }
     require_content(access, &plan, monitor)?;
-    restore::ensure_saved(access, &open.dir, &operation, &staging, &plan)?;
+    let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
+    restore::ensure_saved(&saving, &pages_of(access, base.as_ref())?, &plan, monitor)?;
     let after = plan.after();
     let trees =
         capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
@@ -406,6 +432,7 @@ fn carry_out(
         changed,
         left,
         remarks,
+        problem_count: held.problem_count,
         problems: held.problems,
     })
 }
@@ -420,12 +447,14 @@ fn make_ready(
     save: impl FnOnce(&mut Operation<'_>, Finish) -> Result<Committed>,
     monitor: &dyn Monitor,
 ) -> Result<(Committed, Stage, Vec<String>)> {
-    let committed = save(operation, Finish::KeepGoing)?;
+    let saved = save(operation, Finish::KeepGoing);
     if journal.operation != operation.id() {
-        // It had to register again, and the checkpoint is its new self's.
+        // It had to register again, and the checkpoint is its new self's, also one that was written
+        // before something failed.
         journal.operation = operation.id();
         journal.write(&access.layout, &access.tmp)?;
     }
+    let committed = saved?;
     let (stage, remarks) = restore::stage(access, &open.dir, journal, monitor)?;
     if monitor.is_cancelled() {
         return Err(Error::Cancelled);
@@ -459,6 +488,7 @@ fn nothing_to_do(open: &OpenWorkspace, plan: Plan, held: Held) -> RestoreOutcome
         changed: 0,
         left: Vec::new(),
         remarks: Vec::new(),
+        problem_count: held.problem_count,
         problems: held.problems,
     }
 }

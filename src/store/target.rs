@@ -95,15 +95,20 @@ pub(super) fn whole_entries(
     };
     let entries = read_entries(blobs, &manifest.tree)?;
     validate(&entries).map_err(unreadable)?;
+    refuse_version_control(&entries).map_err(unreadable)?;
+    Ok(entries)
+}
+
+/// Refuses a list of what a restore is to put in place, or has, that reaches into a version-control
+/// directory.
+fn refuse_version_control(entries: &[Entry]) -> Result<(), String> {
     let is_inside = |entry: &&Entry| {
         !matches!(entry.kind, EntryKind::Omitted { .. })
             && entry.path.components().any(is_version_control)
     };
     match entries.iter().find(is_inside) {
-        Some(entry) => {
-            Err(unreadable(format!("`{}` belongs to a version-control system", entry.path)))
-        }
-        None => Ok(entries),
+        Some(entry) => Err(format!("`{}` belongs to a version-control system", entry.path)),
+        None => Ok(()),
     }
 }
 
@@ -122,7 +127,13 @@ pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target
                 undone.insert(undoes.id.clone());
             }
             (RestoreVerb::Restore, _) if !undone.contains(&row.id) => {
-                let after = read_entries(&access.blobs, &record.after)?;
+                let after = read_entries(&access.blobs, &record.after)
+                    .inspect_err(|error| drop(capture::remember(access, error)))?;
+                refuse_version_control(&after).map_err(|reason| Error::CheckpointUnreadable {
+                    checkpoint: row.id.clone(),
+                    path: access.sessions.manifest_path(&row.id),
+                    reason,
+                })?;
                 let reference = CheckpointRef { id: row.id.clone(), digest };
                 let entries = entries_of(access, &row.id, &manifest)?;
                 let intent = Intent {
