@@ -534,7 +534,8 @@ fn undone(
         let (was, left) = (state(&restored.before, path), state(&restored.after, path));
         let (now, then) = (state(before, path), state(after, path));
         let is_conflict = was != left && now != left && now != was;
-        if was == left || is_conflict || now == was {
+        let stays = was == left || is_conflict || now == was;
+        if stays || is_in_one_that_stays(path, restored, before) {
             if then != now {
                 problems.push(format!("{path:?} was not to be touched: {now:?}, now {then:?}"));
             }
@@ -551,6 +552,22 @@ fn undone(
         }
     }
     problems
+}
+
+/// Whether a path is, or lies in, a directory that the restore made in the place of something else and
+/// in which something is there by now that the restore did not leave so. A directory gives way as a
+/// whole or not at all: what came after is never destroyed, so all of it stays.
+fn is_in_one_that_stays(path: &Path, restored: &Restored, now: &Fingerprint) -> bool {
+    let is_dir = |node: &Node| node.kind == fingerprint::Kind::Dir;
+    path.ancestors().any(|above| {
+        let has_given_way = restored.before.get(above).is_some_and(|node| !is_dir(node));
+        let is_made = has_given_way && restored.after.get(above).is_some_and(is_dir);
+        let is_there = is_made && now.get(above).is_some_and(is_dir);
+        is_there
+            && now.iter().filter(|(other, _)| other.starts_with(above)).any(|(other, node)| {
+                restored.after.get(other).is_none_or(|left| !oracle::is_same(left, node))
+            })
+    })
 }
 
 /// Whether somebody's later work above or below a path keeps it from being taken back.
