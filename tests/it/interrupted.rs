@@ -429,3 +429,41 @@ fn a_restore_killed_at_any_moment_is_completed_or_has_changed_nothing() {
     assert!(killed > 5, "{killed}");
     place.verify_clean();
 }
+
+#[test]
+fn a_restore_begun_in_another_directory_touches_nothing_here() {
+    for phase in [Left::Staging, Left::Applying] {
+        let between = Between::new();
+        let place = &between.place;
+        let mut dies = match phase {
+            Left::Applying => Dies::Applying(3),
+            _ => Dies::After(0),
+        };
+        while run(place, Some(&between.first), dies) && left(place) != phase {
+            dies = dies.next(left(place));
+            capture(place);
+        }
+        assert_eq!(left(place), phase);
+        // Where the first directory was there is another one, which looks alike.
+        let aside = place.home().join("aside");
+        fs::rename(place.root(), &aside).unwrap();
+        let copied = Command::new("cp").arg("-a").arg(&aside).arg(place.root()).status().unwrap();
+        assert!(copied.success());
+        drop(fs::remove_dir_all(place.root().join(".turnpoint")));
+        fs::create_dir(place.root().join(".turnpoint")).unwrap();
+        let before = place.look_closely();
+        let options = RestoreOptions::default();
+        let refused = place.store().restore(place.root(), &between.first, &options, &());
+        assert!(matches!(refused, Err(Error::RestoreOpen { .. })), "{refused:?}");
+        let told = Told::default();
+        let options_of_capture = CaptureOptions::default();
+        drop(place.store().capture(place.root(), &options_of_capture, &told).unwrap());
+        let is_told = |notice: &Notice| matches!(notice, Notice::RestoreLeftOpen { .. });
+        assert!(told.notices().iter().any(is_told), "{:?}", told.notices());
+        fingerprint::assert_same(&before, &place.look_closely());
+        let ended = place.store().abort_restore(place.root(), &options, &()).unwrap();
+        assert_eq!(ended.remarks.len(), 1);
+        fingerprint::assert_same(&before, &place.look_closely());
+        assert_eq!(left(place), Left::Nothing);
+    }
+}

@@ -4,12 +4,15 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod damage;
 mod golden;
 mod hashing;
 mod interrupted;
+mod late;
 mod model;
 mod place;
 mod restoring;
 mod round_trip;
 mod scaffolding;
 mod tidy;
+mod upkeep;

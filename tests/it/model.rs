@@ -7,7 +7,7 @@
 #![expect(clippy::unnecessary_debug_formatting, reason = "a name may hold a newline")]
 
 mod oracle;
-mod truth;
+pub(crate) mod truth;
 mod world;
 
 use proptest::collection::vec;

@@ -1,0 +1,153 @@
+//! A store that has lost something: what is remembered, healed and refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use turnpoint::hash::{BlobHash, Digest};
+use turnpoint::id::CheckpointId;
+use turnpoint::{Error, RestoreOptions, VerifyOptions};
+
+use crate::place::Place;
+use crate::support::fingerprint;
+use crate::support::tree::{self, file};
+
+fn manifest_path(place: &Place, id: &CheckpointId) -> PathBuf {
+    place.store().root().join(id.session.as_str()).join(format!("{}.json", id.seq))
+}
+
+fn blob_path(place: &Place, hash: &str) -> PathBuf {
+    place.store().root().join("blobs").join(&hash[..2]).join(hash)
+}
+
+fn root_page(place: &Place, id: &CheckpointId) -> PathBuf {
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(manifest_path(place, id)).unwrap()).unwrap();
+    blob_path(place, manifest["root"].as_str().unwrap())
+}
+
+fn flip_last_byte(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A workspace of which two captures have said the same, so that the next one looks at nothing.
+fn settled() -> (Place, CheckpointId) {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("a")), ("d/b", file("b"))]);
+    place.capture();
+    let id = place.capture();
+    (place, id)
+}
+
+#[test]
+fn a_page_that_a_restore_found_lost_is_written_again() {
+    for into in [false, true] {
+        let (place, id) = settled();
+        let page = root_page(&place, &id);
+        fs::remove_file(&page).unwrap();
+        let options = RestoreOptions::default();
+        let error = if into {
+            let into = place.home().join("into");
+            place.store().restore_into(&id, &into, &options, &()).unwrap_err()
+        } else {
+            place.store().restore(place.root(), &id, &options, &()).unwrap_err()
+        };
+        assert!(matches!(error, Error::BlobMissing { .. }), "{error:?}");
+        place.capture();
+        assert!(page.exists());
+        place.go_back(&id);
+        place.verify_clean();
+    }
+}
+
+#[test]
+fn a_page_found_well_again_blocks_nothing_any_more() {
+    let (place, id) = settled();
+    let page = root_page(&place, &id);
+    let good = fs::read(&page).unwrap();
+    flip_last_byte(&page);
+    let mut options = VerifyOptions::default();
+    options.read_data = true;
+    assert_ne!(place.store().verify(options.clone(), &()).unwrap().findings, []);
+    assert!(matches!(place.store().gc(&()), Err(Error::DeletionBlocked { .. })));
+    fs::write(&page, good).unwrap();
+    place.verify_clean();
+    assert_eq!(place.store().gc(&()).unwrap().sweep.failed, []);
+}
+
+#[test]
+fn what_a_restore_took_away_can_be_named_even_if_the_page_was_damaged() {
+    let place = Place::new();
+    // More than one page, so that most are shared with the base.
+    let many =
+        (0..400).map(|number| (format!("d{}/f{number}", number % 7), file(format!("{number}"))));
+    tree::build(place.root(), many);
+    tree::build(place.root(), [("a", file("first"))]);
+    let first = place.capture();
+    fs::write(place.root().join("a"), "second").unwrap();
+    let second = place.capture();
+    let before = place.look();
+    // A page that both name, and that the restore has no need to read for itself.
+    let text = |path: &Path| {
+        let output = Command::new("zstd").arg("-dcq").arg(path).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let pages = |id: &CheckpointId| -> Vec<String> {
+        let page = text(&root_page(&place, id));
+        let pages = page["pages"].as_array().unwrap();
+        pages.iter().map(|page| page["hash"].as_str().unwrap().to_owned()).collect()
+    };
+    let (of_first, of_second) = (pages(&first), pages(&second));
+    let only_second = of_second.iter().find(|page| !of_first.contains(page)).unwrap();
+    flip_last_byte(&blob_path(&place, only_second));
+    assert_eq!(place.restore(&first).left, []);
+    assert_eq!(fs::read(place.root().join("a")).unwrap(), b"first");
+    assert_eq!(place.undo().left, []);
+    fingerprint::assert_same(&before, &place.look());
+    place.verify_clean();
+}
+
+/// Puts a page in the place of a checkpoint's only one, and makes the checksum of its manifest fit.
+fn replace_page(place: &Place, id: &CheckpointId, change: impl Fn(&str) -> String) {
+    let page = root_page(place, id);
+    let text = Command::new("zstd").arg("-dcq").arg(&page).output().unwrap().stdout;
+    let changed = change(std::str::from_utf8(&text).unwrap());
+    let hash = BlobHash::of(changed.as_bytes()).to_string();
+    let plain = place.home().join("page");
+    fs::write(&plain, &changed).unwrap();
+    let stored = blob_path(place, &hash);
+    let made = Command::new("zstd").arg("-qfC").arg(&plain).arg("-o").arg(stored).status().unwrap();
+    assert!(made.success());
+    let manifest = fs::read_to_string(manifest_path(place, id)).unwrap();
+    let old = page.file_name().unwrap().to_str().unwrap();
+    let manifest = manifest.replace(old, &hash);
+    let (body, _) = manifest.rsplit_once(",\"digest\":").unwrap();
+    let digest = Digest::of(format!("{body}}}").as_bytes());
+    fs::write(manifest_path(place, id), format!("{body},\"digest\":\"{digest}\"}}")).unwrap();
+}
+
+#[test]
+fn a_list_that_reaches_into_a_version_control_directory_is_refused() {
+    for (name, crafted) in [("xgit", ".git"), ("xJJ", ".JJ"), ("xturnpoint", ".turnpoint")] {
+        let place = Place::new();
+        tree::build(place.root(), [(format!("{name}/hooks/post"), file("#!/bin/sh\n"))]);
+        let id = place.capture();
+        replace_page(&place, &id, |text| text.replace(name, crafted));
+        fs::remove_dir_all(place.root().join(name)).unwrap();
+        let before = place.look();
+        let options = RestoreOptions::default();
+        let into = place.home().join("into");
+        for error in [
+            place.store().restore(place.root(), &id, &options, &()).unwrap_err(),
+            place.store().restore_into(&id, &into, &options, &()).unwrap_err(),
+        ] {
+            let Error::CheckpointUnreadable { reason, .. } = &error else { panic!("{error:?}") };
+            assert!(reason.contains("version-control"), "{reason}");
+        }
+        fingerprint::assert_same(&before, &place.look());
+        assert!(!into.exists());
+    }
+}

@@ -1,0 +1,251 @@
+//! What keeps content from being removed too soon, where something failed or two did it at once.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use turnpoint::{CaptureOptions, Error, Notice, PruneRule, RestoreOptions};
+
+use crate::model::truth::{self, blobs_on_disk, sql};
+use crate::place::{Place, Told};
+use crate::support::fingerprint;
+use crate::support::tree::{self, file};
+
+/// Makes every insertion of a checkpoint's row fail, as a full disk would.
+const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON checkpoints
+    BEGIN SELECT RAISE(ABORT, 'refused'); END";
+const ALLOW: &str = "DROP TRIGGER refuse";
+
+fn count(place: &Place, table: &str) -> u64 {
+    let rows = sql(place.store().root(), &format!("SELECT count(*) FROM {table}"));
+    rows[0].parse().unwrap()
+}
+
+/// Makes everything in the store older than the grace.
+fn age(place: &Place) {
+    let store = place.store();
+    sql(store.root(), truth::AGE);
+    let old = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
+    for blob in blobs_on_disk(store.root()) {
+        File::open(blob).unwrap().set_modified(old).unwrap();
+    }
+}
+
+fn is_blocked(place: &Place, path: &Path) -> bool {
+    match place.store().gc(&()) {
+        Err(Error::DeletionBlocked { files }) => files.iter().any(|file| file.path == path),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn session_directory(place: &Place) -> PathBuf {
+    let id = place.capture();
+    place.store().root().join(id.session.as_str())
+}
+
+#[test]
+fn pins_outlive_a_capture_whose_rows_could_not_be_inserted() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("first"))]);
+    place.capture();
+    sql(place.store().root(), REFUSE);
+    tree::build(place.root(), [("a", file("second")), ("b", file("new"))]);
+    let told = Told::default();
+    let options = CaptureOptions::default();
+    let captured = place.store().capture(place.root(), &options, &told).unwrap();
+    let is_told = |notice: &Notice| matches!(notice, Notice::AfterCommit { .. });
+    assert!(told.notices().iter().any(is_told), "{:?}", told.notices());
+    // The new contents and the page.
+    assert_eq!((count(&place, "operations"), count(&place, "pins")), (1, 3));
+    sql(place.store().root(), ALLOW);
+    age(&place);
+    let collected = place.store().gc(&()).unwrap();
+    assert_eq!((collected.sweep.adopted, collected.sweep.blobs_removed), (1, 0));
+    assert_eq!((count(&place, "operations"), count(&place, "pins")), (0, 0));
+    fs::write(place.root().join("a"), "third").unwrap();
+    place.go_back(&captured.checkpoint);
+    assert_eq!(fs::read(place.root().join("a")).unwrap(), b"second");
+    place.verify_clean();
+}
+
+#[test]
+fn undo_finds_a_restore_whose_rows_could_not_be_inserted() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("first"))]);
+    let first = place.capture();
+    fs::write(place.root().join("a"), "second").unwrap();
+    let before = place.look();
+    sql(place.store().root(), REFUSE);
+    let mut options = RestoreOptions::default();
+    options.session = Some("elsewhere".to_owned());
+    let restored = place.store().restore(place.root(), &first, &options, &()).unwrap();
+    assert_eq!(restored.left, []);
+    assert_eq!(fs::read(place.root().join("a")).unwrap(), b"first");
+    sql(place.store().root(), ALLOW);
+    assert_eq!(place.undo().changed, 1);
+    fingerprint::assert_same(&before, &place.look());
+}
+
+/// The transaction of another process that pins a checkpoint: begun, and not committed before
+/// [`PinElsewhere::commit`].
+struct PinElsewhere(std::process::Child);
+
+impl PinElsewhere {
+    fn begin(place: &Place, seq: u64) -> Self {
+        let mut child = Command::new("sqlite3")
+            .args(["-cmd", ".timeout 10000"])
+            .arg(place.store().root().join("index.db"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let statement = format!(
+            "BEGIN IMMEDIATE; UPDATE checkpoints SET pinned = 1 WHERE seq = {seq}; SELECT 'begun';"
+        );
+        writeln!(child.stdin.as_mut().unwrap(), "{statement}").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        Self(child)
+    }
+
+    fn commit(mut self) {
+        writeln!(self.0.stdin.take().unwrap(), "COMMIT;").unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
+    let place = Place::new();
+    for number in 0..3 {
+        tree::build(place.root(), [("a", file(format!("{number}")))]);
+        place.capture();
+    }
+    let pin = PinElsewhere::begin(&place, 0);
+    let pruned = std::thread::scope(|scope| {
+        let pruning = scope.spawn(|| {
+            let mut rule = PruneRule::default();
+            rule.keep = 1;
+            place.store().prune(None, rule, &()).unwrap()
+        });
+        // Long enough for the prune to have made its plan and to wait for the other transaction.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!pruning.is_finished());
+        pin.commit();
+        pruning.join().unwrap()
+    });
+    let pruned: Vec<u64> = pruned.pruned.iter().map(|id| id.seq.get()).collect();
+    assert_eq!(pruned, [1]);
+    assert_eq!(place.checkpoints(), 2);
+}
+
+#[test]
+fn two_changes_of_one_pin_at_once_both_hold() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("a"))]);
+    let id = place.capture();
+    for round in 0..20 {
+        place.store().unpin(&id, &()).unwrap();
+        place.store().label(&id, None, &()).unwrap();
+        let label = format!("round {round}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| place.store().pin(&id, Some("a note"), &()).unwrap());
+            scope.spawn(|| place.store().label(&id, Some(&label), &()).unwrap());
+        });
+        let pin = place.store().root().join(id.session.as_str()).join(format!("{}.pin", id.seq));
+        let pin: serde_json::Value = serde_json::from_slice(&fs::read(pin).unwrap()).unwrap();
+        let said = (&pin["pinned"], pin["note"].as_str(), pin["label"].as_str());
+        assert_eq!(said, (&true.into(), Some("a note"), Some(&*label)));
+    }
+}
+
+#[test]
+fn what_is_said_about_a_checkpoint_without_a_row_is_not_lost() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("a"))]);
+    let id = place.capture();
+    place.store().pin(&id, Some("a note"), &()).unwrap();
+    let session = place.store().root().join(id.session.as_str());
+    let pin = session.join(format!("{}.pin", id.seq));
+    let before = fs::read(&pin).unwrap();
+    let text = fs::read(session.join(format!("{}.json", id.seq))).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let page = manifest["root"].as_str().unwrap();
+    // Without its page the manifest gets no row when the index is built anew.
+    fs::remove_file(place.store().root().join("blobs").join(&page[..2]).join(page)).unwrap();
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        drop(fs::remove_file(place.store().root().join(name)));
+    }
+    assert!(place.store().label(&id, Some("a label"), &()).is_err());
+    assert_eq!(fs::read(&pin).unwrap(), before);
+}
+
+#[test]
+fn a_session_that_is_a_symlink_blocks_deletion() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("a"))]);
+    let session = session_directory(&place);
+    let elsewhere = place.home().join("elsewhere");
+    fs::rename(&session, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &session).unwrap();
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        drop(fs::remove_file(place.store().root().join(name)));
+    }
+    // Makes the index anew; of what the link leads to it knows nothing.
+    assert!(is_blocked(&place, &session));
+    age(&place);
+    let blobs = blobs_on_disk(place.store().root()).len();
+    assert!(is_blocked(&place, &session));
+    assert_eq!(blobs_on_disk(place.store().root()).len(), blobs);
+    fs::remove_file(&session).unwrap();
+    fs::rename(&elsewhere, &session).unwrap();
+    assert_eq!(place.store().gc(&()).unwrap().sweep.adopted, 1);
+    place.verify_clean();
+}
+
+#[test]
+fn several_may_reap_one_dead_operation() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("first"))]);
+    place.capture();
+    // One operation of this boot without a process, for the others to be like.
+    sql(place.store().root(), REFUSE);
+    fs::write(place.root().join("a"), "second").unwrap();
+    place.capture();
+    sql(place.store().root(), ALLOW);
+    for round in 1..=6 {
+        let statement = format!(
+            "INSERT INTO operations SELECT CAST(char({round}) || printf('%015d', value) AS BLOB),
+                kind, machine, boot, started_at_ns, workspace, base, NULL, NULL, 0
+                FROM operations, (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL
+                SELECT value + 1 FROM n WHERE value < 40) SELECT value FROM n) LIMIT 40;
+             SELECT lower(hex(id)) FROM operations"
+        );
+        for id in sql(place.store().root(), &statement) {
+            let temporary = place.store().root().join("tmp").join(&id);
+            fs::create_dir_all(&temporary).unwrap();
+            fs::write(temporary.join("0"), "half written").unwrap();
+            fs::write(place.store().root().join("leases").join(&id), "").unwrap();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| place.store().plan_gc(&()).unwrap());
+            }
+        });
+        for directory in ["tmp", "leases"] {
+            let left = fs::read_dir(place.store().root().join(directory)).unwrap().count();
+            assert_eq!(left, 0, "{directory}");
+        }
+        if round < 6 {
+            sql(place.store().root(), REFUSE);
+            fs::write(place.root().join("a"), format!("round {round}")).unwrap();
+            place.capture();
+            sql(place.store().root(), ALLOW);
+        }
+    }
+    assert_eq!((count(&place, "operations"), count(&place, "pins")), (0, 0));
+    place.verify_clean();
+}
