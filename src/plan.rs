@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::hash::Digest;
@@ -213,8 +213,9 @@ struct Planner<'a> {
     kept_inodes: HashSet<(u64, u64)>,
     changes: BTreeMap<RelPath, Change>,
     skips: BTreeMap<RelPath, SkipReason>,
-    /// Paths of the target that stay as they are: nothing can be put below them.
-    blocked: HashSet<RelPath>,
+    /// Paths of the target that stay as they are, so that nothing can be put below them; and what is
+    /// said of that which was to be there.
+    blocked: HashMap<RelPath, SkipReason>,
     /// Directories that give way to a file, and so take everything below with them.
     replaced: HashSet<RelPath>,
     /// Unselected directories that are made for what is below them, parents first.
@@ -273,7 +274,7 @@ impl<'a> Planner<'a> {
             kept_inodes,
             changes: BTreeMap::new(),
             skips: BTreeMap::new(),
-            blocked: HashSet::new(),
+            blocked: HashMap::new(),
             replaced: HashSet::new(),
             ways: Vec::new(),
         }
@@ -297,6 +298,15 @@ impl<'a> Planner<'a> {
         self.skips.insert(path.clone(), reason);
     }
 
+    /// Notes that a path stays for `reason`. A rule that keeps it keeps what was to be below it too.
+    fn block(&mut self, path: &RelPath, reason: SkipReason) {
+        let below = match reason {
+            SkipReason::Rule(_) => reason,
+            _ => SkipReason::Blocked,
+        };
+        self.blocked.insert(path.clone(), below);
+    }
+
     /// Goes over the target, parents before what is below them (a parent's path is a prefix, so it
     /// sorts first), and puts each path back.
     fn restore_what_was(&mut self) {
@@ -305,12 +315,11 @@ impl<'a> Planner<'a> {
             if !self.input.selection.includes_or_leads_to(&then.path) {
                 continue;
             }
-            let parent_blocked =
-                then.path.parent().is_some_and(|parent| self.blocked.contains(&parent));
-            if parent_blocked {
-                self.blocked.insert(then.path.clone());
+            let parent = then.path.parent();
+            if let Some(reason) = parent.and_then(|parent| self.blocked.get(&parent).copied()) {
+                self.blocked.insert(then.path.clone(), reason);
                 if selected && is_held(then) {
-                    self.skip(&then.path, SkipReason::Blocked);
+                    self.skip(&then.path, reason);
                 }
                 continue;
             }
@@ -334,9 +343,7 @@ impl<'a> Planner<'a> {
                 self.ways.push(then.path.clone());
             }
             Some(present) if is_dir(&present.entry) => {}
-            _ => {
-                self.blocked.insert(then.path.clone());
-            }
+            _ => self.block(&then.path, SkipReason::Blocked),
         }
     }
 
@@ -373,7 +380,7 @@ impl<'a> Planner<'a> {
         }
         if self.is_worked_on(&then.path) {
             self.skip(&then.path, SkipReason::Conflict);
-            self.blocked.insert(then.path.clone());
+            self.block(&then.path, SkipReason::Conflict);
             return;
         }
         let Some(present) = now else {
@@ -385,7 +392,7 @@ impl<'a> Planner<'a> {
             self.skip(&then.path, reason);
             // Below a directory that is there, and whose mode alone cannot be set, work goes on.
             if !before.is_same_content(&wanted) {
-                self.blocked.insert(then.path.clone());
+                self.block(&then.path, reason);
             }
             return;
         }
@@ -399,8 +406,9 @@ impl<'a> Planner<'a> {
     fn put_new(&mut self, then: &Entry, wanted: &Entry) {
         let parent = then.path.parent().and_then(|parent| self.now.get(parent.as_bytes()).copied());
         if parent.is_some_and(|parent| parent.is_mounted) {
-            self.skip(&then.path, SkipReason::Rule(OmitReason::Mount));
-            self.blocked.insert(then.path.clone());
+            let reason = SkipReason::Rule(OmitReason::Mount);
+            self.skip(&then.path, reason);
+            self.block(&then.path, reason);
             return;
         }
         self.changes.insert(then.path.clone(), change(None, Some(wanted)));
