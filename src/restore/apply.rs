@@ -191,7 +191,11 @@ impl Applier<'_> {
             return Ok(Step::Done);
         }
         self.ensure_staged(index, action)?;
-        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name)? {
+        self.place(index, parent, name)
+    }
+
+    fn place(&self, index: usize, parent: &Dir, name: &[u8]) -> Result<Step> {
+        match self.stage.place(index, parent, name)? {
             Placed::Done => Ok(Step::Done),
             Placed::Taken => Ok(Step::Left(SkipReason::Conflict)),
         }
@@ -222,14 +226,14 @@ impl Applier<'_> {
         let is_dir = |entry: &Entry| matches!(entry.kind, EntryKind::Dir { .. });
         match (is_dir(before), is_dir(after)) {
             (_, true) => {
-                if let Some(reason) = self.displace(index, action, stamp, parent)? {
-                    return Ok(Step::Left(reason));
+                if !self.stage.displace(index, parent, action.path.name(), stamp)? {
+                    return Ok(Step::Left(SkipReason::Conflict));
                 }
                 let created = self.create(index, action, after, parent);
                 if created.is_err() {
                     // What was made of the directory, if anything, is empty.
                     drop(parent.remove_dir(action.path.name()));
-                    self.put_back(&displaced_name(index), parent, action.path.name())?;
+                    self.stage.put_back(index, parent, action.path.name())?;
                 }
                 created
             }
@@ -261,51 +265,11 @@ impl Applier<'_> {
                 }
             }
             Exchange::Unsupported => {
-                if let Some(reason) = self.displace(index, action, stamp, parent)? {
-                    return Ok(Step::Left(reason));
+                if !self.stage.displace(index, parent, name, stamp)? {
+                    return Ok(Step::Left(SkipReason::Conflict));
                 }
                 self.place(index, parent, name)
             }
-        }
-    }
-
-    /// Gives the staged thing its name, after what had it was displaced; or puts that back.
-    fn place(&self, index: usize, parent: &Dir, name: &[u8]) -> Result<Step> {
-        match self.stage.dir.rename_no_replace(&staged_name(index), parent, name) {
-            Ok(Placed::Done) => Ok(Step::Done),
-            Ok(Placed::Taken) => Ok(Step::Left(SkipReason::Conflict)),
-            Err(error) => {
-                self.put_back(&displaced_name(index), parent, name)?;
-                Err(error)
-            }
-        }
-    }
-
-    /// Moves what is at a path into the stage, and puts it back if it is not what was expected.
-    /// Returns why the path is left, if it is.
-    fn displace(
-        &self,
-        index: usize,
-        action: &Action,
-        stamp: &Stamp,
-        parent: &Dir,
-    ) -> Result<Option<SkipReason>> {
-        let (name, displaced) = (action.path.name(), displaced_name(index));
-        if parent.rename_no_replace(name, &self.stage.dir, &displaced)? == Placed::Taken {
-            return Ok(Some(SkipReason::Conflict));
-        }
-        let out = self.stage.dir.stat(&displaced);
-        if matches!(&out, Ok(Some(stat)) if stamp.fits(stat, true)) {
-            return Ok(None);
-        }
-        self.put_back(&displaced, parent, name)?;
-        out.map(|_| Some(SkipReason::Conflict))
-    }
-
-    /// Puts a displaced thing back. Where its name is taken by now, finishing compares and keeps it.
-    fn put_back(&self, displaced: &[u8], parent: &Dir, name: &[u8]) -> Result<()> {
-        match self.stage.dir.rename_no_replace(displaced, parent, name)? {
-            Placed::Done | Placed::Taken => Ok(()),
         }
     }
 
@@ -318,14 +282,14 @@ impl Applier<'_> {
         parent: &Dir,
     ) -> Result<Step> {
         self.ensure_staged(index, action)?;
-        if let Some(reason) = self.displace(index, action, stamp, parent)? {
-            return Ok(Step::Left(reason));
-        }
         let (name, displaced) = (action.path.name(), displaced_name(index));
+        if !self.stage.displace(index, parent, name, stamp)? {
+            return Ok(Step::Left(SkipReason::Conflict));
+        }
         // Looked at after it was moved: nobody can reach it by its path any more.
         let is_saved = self.is_all_saved(&self.stage.dir, &displaced, &action.path);
         if !matches!(is_saved, Ok(true)) {
-            self.put_back(&displaced, parent, name)?;
+            self.stage.put_back(index, parent, name)?;
             return is_saved.map(|_| Step::Left(SkipReason::Conflict));
         }
         self.place(index, parent, name)
@@ -372,9 +336,10 @@ impl Applier<'_> {
         if self.is_another_name(&stat, &action.path, &parent)? {
             return Ok(Step::Left(SkipReason::OtherName));
         }
-        match self.displace(index, action, stamp, &parent)? {
-            Some(reason) => Ok(Step::Left(reason)),
-            None => Ok(Step::Done),
+        if self.stage.displace(index, &parent, name, stamp)? {
+            Ok(Step::Done)
+        } else {
+            Ok(Step::Left(SkipReason::Conflict))
         }
     }
 

@@ -10,7 +10,7 @@ use crate::access::Access;
 use crate::disk::{self, Dir, Exchange, FileKind, Placed, ToSync};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
-use crate::journal::{Action, Journal};
+use crate::journal::{Action, Journal, Stamp};
 use crate::manifest::{Entry, EntryKind, Mode};
 use crate::monitor::{Monitor, Phase};
 use crate::path::RelPath;
@@ -68,6 +68,49 @@ impl Stage {
         }
         let dir = turnpoint.open_child(name.as_bytes())?;
         Ok(Some(Self { turnpoint, dir }))
+    }
+
+    /// Gives the staged thing of a change its name, if that is free. Where that fails, what the change
+    /// had displaced is put back.
+    pub(crate) fn place(&self, index: usize, parent: &Dir, name: &[u8]) -> Result<Placed> {
+        let placed = self.dir.rename_no_replace(&staged_name(index), parent, name);
+        if placed.is_err() {
+            self.put_back(index, parent, name)?;
+        }
+        placed
+    }
+
+    /// Moves what has a name into the stage, and puts it back if it is not what `stamp` is of. Returns
+    /// whether it was.
+    pub(crate) fn displace(
+        &self,
+        index: usize,
+        parent: &Dir,
+        name: &[u8],
+        stamp: &Stamp,
+    ) -> Result<bool> {
+        let displaced = displaced_name(index);
+        if parent.rename_no_replace(name, &self.dir, &displaced)? == Placed::Taken {
+            return Ok(false);
+        }
+        let out = self.dir.stat(&displaced);
+        if matches!(&out, Ok(Some(stat)) if stamp.fits(stat, true)) {
+            return Ok(true);
+        }
+        self.put_back(index, parent, name)?;
+        out.map(|_| false)
+    }
+
+    /// Puts back what a change has displaced, if anything. Where its name is taken by now, finishing
+    /// compares and keeps it.
+    pub(crate) fn put_back(&self, index: usize, parent: &Dir, name: &[u8]) -> Result<()> {
+        let displaced = displaced_name(index);
+        if self.dir.stat(&displaced)?.is_none() {
+            return Ok(());
+        }
+        match self.dir.rename_no_replace(&displaced, parent, name)? {
+            Placed::Done | Placed::Taken => Ok(()),
+        }
     }
 }
 
@@ -464,4 +507,88 @@ pub(crate) fn discard(access: &Access, root: &Dir, journal: &Journal) -> Result<
         remove_dir_if_empty(root, TURNPOINT)?;
     }
     journal.close(&access.layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Place {
+        root: tempfile::TempDir,
+        parent: Dir,
+        stage: Stage,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            fs::create_dir_all(root.path().join("turnpoint/stage")).unwrap();
+            let parent = Dir::open(root.path()).unwrap();
+            let turnpoint = parent.open_child(b"turnpoint").unwrap();
+            let dir = turnpoint.open_child(b"stage").unwrap();
+            Self { root, parent, stage: Stage { turnpoint, dir } }
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            fs::write(self.root.path().join(path), text).unwrap();
+        }
+
+        fn read(&self, path: &str) -> Option<String> {
+            fs::read_to_string(self.root.path().join(path)).ok()
+        }
+
+        fn stamp(&self, name: &[u8]) -> Stamp {
+            Stamp::of(&self.parent.stat(name).unwrap().unwrap())
+        }
+    }
+
+    #[test]
+    fn what_was_displaced_is_put_back_where_nothing_can_take_its_place() {
+        let place = Place::new();
+        place.write("name", "the user's");
+        assert!(place.stage.displace(3, &place.parent, b"name", &place.stamp(b"name")).unwrap());
+        assert_eq!(place.read("name"), None);
+        // The staged content is gone, so the last step fails.
+        place.stage.place(3, &place.parent, b"name").unwrap_err();
+        assert_eq!(place.read("name").unwrap(), "the user's");
+        assert_eq!(place.stage.dir.names().unwrap(), [b""; 0]);
+        // Nothing was displaced: nothing is put back.
+        place.stage.place(4, &place.parent, b"other").unwrap_err();
+        assert_eq!(place.read("other"), None);
+    }
+
+    #[test]
+    fn what_is_not_what_was_saved_is_not_displaced() {
+        let place = Place::new();
+        place.write("name", "saved");
+        let stamp = place.stamp(b"name");
+        place.write("name", "saved by an editor since");
+        assert!(!place.stage.displace(0, &place.parent, b"name", &stamp).unwrap());
+        assert_eq!(place.read("name").unwrap(), "saved by an editor since");
+    }
+
+    #[test]
+    fn a_name_that_was_taken_meanwhile_is_left_and_so_is_what_was_displaced() {
+        let place = Place::new();
+        place.write("name", "the user's");
+        place.write("turnpoint/stage/0", "staged");
+        assert!(place.stage.displace(0, &place.parent, b"name", &place.stamp(b"name")).unwrap());
+        place.write("name", "another's");
+        assert_eq!(place.stage.place(0, &place.parent, b"name").unwrap(), Placed::Taken);
+        place.stage.put_back(0, &place.parent, b"name").unwrap();
+        assert_eq!(place.read("name").unwrap(), "another's");
+        assert_eq!(place.read("turnpoint/stage/old-0").unwrap(), "the user's");
+    }
+
+    #[test]
+    fn kept_names_end_and_fit_the_file_system() {
+        let long = [b'x'; NAME_BYTES_MAX];
+        let names: Vec<Vec<u8>> = numbered(&long).collect();
+        assert_eq!((&names[0][..], names.len()), (&long[..], KEPT_UNDER_ONE_NAME_MAX + 1));
+        assert!(names[1].ends_with(b"x.1") && names[1].len() == NAME_BYTES_MAX);
+        let different: std::collections::BTreeSet<&Vec<u8>> = names.iter().collect();
+        assert_eq!(different.len(), names.len());
+    }
 }
