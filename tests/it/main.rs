@@ -10,6 +10,7 @@ mod hashing;
 mod interrupted;
 mod late;
 mod model;
+mod mounts;
 mod place;
 mod restoring;
 mod round_trip;
