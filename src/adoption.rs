@@ -48,6 +48,17 @@ pub(crate) fn reap(access: &Access, compared: &mut Compared) -> Result<Vec<Opera
     Ok(living)
 }
 
+/// Ends an operation that the caller knows to be over, whatever its lease says: adopts what it
+/// committed, if that can be read, and drops its pins.
+pub(crate) fn end_operation(access: &Access, row: &OperationRow) -> Result<()> {
+    reap_one(access, row, &mut Compared::default())?;
+    // Where its manifest cannot be read its pins would stay; this is the decision that they go. As long
+    // as that manifest is there and has no row, nothing is removed.
+    access.index.write("forget an operation", |tx| tx.remove_operation(row.operation.id))?;
+    access.blobs.discard_temps(row.operation.id)?;
+    disk::remove_dead(&access.leases, row.operation.id).map(|_| ())
+}
+
 fn reap_one(access: &Access, row: &OperationRow, compared: &mut Compared) -> Result<()> {
     // The session's directory is listed before the pins go: a manifest that the dead process had
     // committed needs its blobs, and until its rows are in only the pins keep them.

@@ -1,6 +1,8 @@
 //! What is known about a checkpoint besides its entries: the model of the index's rows and of what
 //! people said about a checkpoint later. Pure.
 
+mod order;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -8,6 +10,8 @@ use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, OperationId, SessionName, WorkspaceId};
 use crate::manifest::{OmitReason, Tree, Trigger};
 use crate::path::RelPath;
+
+pub(crate) use order::{Place, in_order_of_making};
 
 /// Whether a checkpoint is there for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -53,20 +53,45 @@ pub(crate) fn main() -> ExitCode {
         .and_then(|settings| Context::new(settings, style))
     {
         Ok(context) => context,
-        Err(failure) => return failure::report(&failure, style, &[]).into(),
+        Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
+    let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
         context.printer.flush()?;
         Ok(exit)
     });
     match outcome {
+        Ok(Exit::Done) => Exit::damaged_if(context.found_damage).into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
             // failure is still the thing to tell.
             context.printer.flush().ok();
-            failure::report(&failure, style, &context.notices).into()
+            failure::report(&failure, style, &context.notices, on_damage).into()
         }
+    }
+}
+
+/// How a command ends that failed because something is damaged. Only what reads may say with it that
+/// the answer is damaged: of what was to be done nothing was done.
+const fn exit_on_damage(command: &Command) -> Exit {
+    match command {
+        Command::List(_)
+        | Command::Show(_)
+        | Command::Ls(_)
+        | Command::Cat(_)
+        | Command::Verify(_)
+        | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
+        Command::Restore(_)
+        | Command::Undo(_)
+        | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
+        Command::Capture(_)
+        | Command::Pin(_)
+        | Command::Unpin(_)
+        | Command::Label(_)
+        | Command::Prune(_)
+        | Command::Gc(_)
+        | Command::Doctor(_) => Exit::Failed,
     }
 }
 

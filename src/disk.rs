@@ -33,7 +33,7 @@ pub(crate) use names::{
 };
 pub(crate) use small::{
     Created, append_line, check_size, create_durably, make_private_dir, read_small, remove_durably,
-    replace_durably, write_whole,
+    replace_durably, set_aside, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hash::BlobHash;
-use crate::id::{CheckpointId, InvalidSessionName, Seq, SessionName, WorkspaceId};
+use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
 
 /// The result of everything in this crate that can fail.
@@ -22,6 +22,17 @@ pub struct BadFile {
     pub path: PathBuf,
     /// What is wrong with it.
     pub reason: String,
+}
+
+/// A file of the store that was missing or damaged and was made anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repair {
+    /// The file.
+    pub file: PathBuf,
+    /// What was wrong with it.
+    pub reason: String,
+    /// Where the damaged one is kept; none where it was missing.
+    pub aside: Option<PathBuf>,
 }
 
 /// Content that a restore needs and the store cannot give.
@@ -104,11 +115,17 @@ pub enum Error {
         nearest: Vec<SessionName>,
     },
 
-    /// This workspace has no checkpoint.
-    #[error("there is no checkpoint of {}", workspace.display())]
+    /// This workspace has no checkpoint, or none in the session that was named, or not so many.
+    #[error(
+        "there is no checkpoint of {}{}",
+        workspace.display(),
+        session.as_ref().map(|session| format!(" in session `{session}`")).unwrap_or_default()
+    )]
     NoCheckpoint {
         /// The workspace's root.
         workspace: PathBuf,
+        /// The session, where one was named.
+        session: Option<SessionName>,
     },
 
     /// The session exists, the number does not.
@@ -219,6 +236,51 @@ pub enum Error {
         path: PathBuf,
         /// What was found.
         reason: String,
+    },
+
+    /// `format.json` is missing or damaged in a directory that holds checkpoints: nobody can say which
+    /// version wrote them.
+    #[error("{} does not say what the store's format is: {reason}", path.display())]
+    FormatDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The journal of an open restore cannot be understood: nobody knows which checkpoints it needs,
+    /// so none is pruned.
+    #[error("the journal {} of an open restore cannot be understood: {reason}", path.display())]
+    JournalUnreadable {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// Where the workspace was, if that is known.
+        root: Option<PathBuf>,
+    },
+
+    /// No operation of that id is recorded.
+    #[error("there is no operation {id}")]
+    OperationNotFound {
+        /// The id as given.
+        id: OperationId,
+    },
+
+    /// The operation's process runs: what it relies on must stay.
+    #[error("operation {id} is running")]
+    OperationAlive {
+        /// Which one.
+        id: OperationId,
+    },
+
+    /// The directory belongs to the store.
+    #[error("{} belongs to the store {}", path.display(), store.display())]
+    InsideStore {
+        /// The directory as found.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
     },
 
     /// Another process holds a lock.
@@ -369,6 +431,7 @@ impl Error {
             | Self::WorkspaceMissing { .. }
             | Self::WorkspaceNotDirectory { .. }
             | Self::WorkspaceNotFound { .. }
+            | Self::OperationNotFound { .. }
             | Self::NoOpenRestore { .. }
             | Self::NothingToUndo { .. } => ErrorClass::Input,
             Self::OtherWorkspace { .. }
@@ -376,6 +439,10 @@ impl Error {
             | Self::WorkspaceAmbiguous { .. }
             | Self::StoreTooNew { .. }
             | Self::StoreForeign { .. }
+            | Self::FormatDamaged { .. }
+            | Self::JournalUnreadable { .. }
+            | Self::OperationAlive { .. }
+            | Self::InsideStore { .. }
             | Self::ContentLost { .. }
             | Self::RestoreOpen { .. }
             | Self::PlanChanged { .. }
@@ -388,6 +455,20 @@ impl Error {
             | Self::PageInvalid { .. } => ErrorClass::Damaged,
             Self::Busy { .. } => ErrorClass::Busy,
             Self::Cancelled => ErrorClass::Cancelled,
+        }
+    }
+
+    /// Whether a file was there and was not what it should be, and not that the system failed to read
+    /// it: the same file would be found damaged again.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData)
+    }
+
+    /// The error with what caused it, for a reason that is one string.
+    pub(crate) fn with_source(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
         }
     }
 
@@ -414,6 +495,11 @@ impl Error {
             Self::WorkspaceNotFound { .. } => "workspace-not-found",
             Self::StoreTooNew { .. } => "store-too-new",
             Self::StoreForeign { .. } => "store-foreign",
+            Self::FormatDamaged { .. } => "format-damaged",
+            Self::JournalUnreadable { .. } => "journal-unreadable",
+            Self::OperationNotFound { .. } => "operation-not-found",
+            Self::OperationAlive { .. } => "operation-alive",
+            Self::InsideStore { .. } => "inside-store",
             Self::Busy { .. } => "busy",
             Self::Cancelled => "cancelled",
             Self::BlobMissing { .. } => "blob-missing",
@@ -441,7 +527,15 @@ impl Error {
             Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
                 format!("these exist: {}", listed(nearest))
             }
-            Self::NoCheckpoint { .. } => "`turnpoint capture` makes the first".to_owned(),
+            Self::NoCheckpoint { session: None, .. } => {
+                "`turnpoint list` shows what there is; `turnpoint capture` makes the first".to_owned()
+            }
+            Self::NoCheckpoint { session: Some(session), .. } => {
+                format!(
+                    "`latest` is the newest of this workspace; `turnpoint list --session {session}` \
+                     shows those of every workspace"
+                )
+            }
             Self::InvalidSession { .. } => {
                 "use letters, digits, `-` and `_`, for example the agent's session id".to_owned()
             }
@@ -456,6 +550,20 @@ impl Error {
             }
             Self::StoreTooNew { .. } => "use the newer turnpoint that wrote it".to_owned(),
             Self::StoreForeign { .. } => "set TURNPOINT_HOME to another directory".to_owned(),
+            Self::FormatDamaged { .. } => {
+                "`turnpoint doctor --rebuild` makes it anew; `turnpoint verify` says what else there is"
+                    .to_owned()
+            }
+            Self::JournalUnreadable { root, .. } => {
+                let place = root.as_ref().map(|root| format!(" -C {}", root.display()));
+                let place = place.unwrap_or_default();
+                format!(
+                    "if it can be read again, `turnpoint{place} restore --continue` goes on with it; \
+                     `turnpoint{place} restore --abort` sets it aside and leaves the workspace as it is"
+                )
+            }
+            Self::OperationAlive { .. } => "wait for it, or end its process".to_owned(),
+            Self::InsideStore { .. } => "name a directory outside of it".to_owned(),
             Self::Busy { .. } => "try again when it has finished".to_owned(),
             Self::IndexDamaged { .. } => "`turnpoint doctor --rebuild` builds it anew".to_owned(),
             Self::ContentLost { .. } | Self::BlobMissing { .. } | Self::BlobDamaged { .. } => {
@@ -487,6 +595,12 @@ impl Error {
 
 fn listed<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The error of a file that is there and cannot be understood.
+pub(crate) fn not_understood(path: &std::path::Path, reason: impl Into<String>) -> Error {
+    let source = io::Error::new(io::ErrorKind::InvalidData, reason.into());
+    Error::Io { verb: "understand", path: path.to_owned(), source }
 }
 
 /// Puts the path and the verb into an I/O error.

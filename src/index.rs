@@ -42,7 +42,7 @@ mod transaction;
 mod values;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use r2d2_sqlite::SqliteConnectionManager;
@@ -172,11 +172,6 @@ impl Index {
         connection.close().map_err(|(_, error)| failure(&path, "be closed", error))?;
         // No connection of this process has the file open any more, so opening it drops no lock.
         disk::sync_all(&dir, &[ToSync::Named(&dir, name.as_bytes())])
-    }
-
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Whether the name still leads to the file that is open here. Otherwise another process has

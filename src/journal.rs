@@ -14,7 +14,7 @@ use crate::manifest::{
     CheckpointRef, Entry, EntryKind, Mode, RestoreVerb, decode_entries, encode_entries,
 };
 use crate::path::RelPath;
-use crate::workspaces::DirectoryIdentity;
+use crate::workspaces::{DirectoryIdentity, Workspaces};
 
 /// A journal of a million changes takes about half of this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
@@ -168,15 +168,33 @@ impl Journal {
     /// Reads the journal of a workspace; `None` where no restore is open.
     ///
     /// # Errors
-    /// One that cannot be understood is an error naming the file.
+    /// [`Error::JournalUnreadable`] where it is there and cannot be understood; [`Error::Io`].
     pub(crate) fn read(layout: &Layout, workspace: WorkspaceId) -> Result<Option<Self>> {
         let path = layout.journal(workspace);
-        let Some(text) = disk::read_small(&path, JOURNAL_BYTES_MAX)? else { return Ok(None) };
-        Self::decode(&text).map(Some).map_err(|reason| Error::Io {
-            verb: "understand",
-            path,
-            source: std::io::Error::new(std::io::ErrorKind::InvalidData, reason),
-        })
+        let unreadable = |reason: String| {
+            let known = Workspaces::new(layout).all_remembered().unwrap_or_default();
+            let root = known.into_iter().find(|it| it.id == workspace);
+            let root = root.and_then(|workspace| workspace.roots.into_iter().next());
+            Error::JournalUnreadable { path: path.clone(), reason, root }
+        };
+        let text = match disk::read_small(&path, JOURNAL_BYTES_MAX) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_damage() => return Err(unreadable(error.with_source())),
+            Err(error) => return Err(error),
+        };
+        Self::decode(&text).map(Some).map_err(unreadable)
+    }
+
+    /// Gives the journal of a workspace another name, under which nobody takes it for one; `None`
+    /// where there is none. For one that cannot be understood.
+    pub(crate) fn set_aside(
+        layout: &Layout,
+        workspace: WorkspaceId,
+    ) -> Result<Option<std::path::PathBuf>> {
+        let name = format!("{workspace}.json");
+        let dir = Dir::open(&layout.journals())?;
+        disk::set_aside(&dir, name.as_bytes(), &dir)
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -281,24 +299,48 @@ fn from_wire_ref(wire: &WireRef) -> Result<CheckpointRef, String> {
     Ok(CheckpointRef { id: CheckpointId { session, seq }, digest })
 }
 
-/// The checkpoints that open restores need: their targets and what they saved first.
+/// What all open restores need.
+#[derive(Debug, Default)]
+pub(crate) struct Journals {
+    /// Their targets and what they saved first.
+    pub(crate) needed: Vec<CheckpointId>,
+    /// The journals that cannot be read, each with the reason: nobody knows what they need.
+    pub(crate) unreadable: Vec<(std::path::PathBuf, Error)>,
+}
+
+/// Reads the journals of all workspaces.
 ///
 /// # Errors
-/// A journal that cannot be understood is an error: nobody knows what it needs, so nothing may be
-/// pruned.
-pub(crate) fn needed_by_journals(layout: &Layout) -> Result<Vec<CheckpointId>> {
-    let mut needed = Vec::new();
+/// Where they cannot be listed.
+pub(crate) fn survey(layout: &Layout) -> Result<Journals> {
+    let mut journals = Journals::default();
     for (name, _) in disk::list_dir(&layout.journals())? {
         let workspace = std::str::from_utf8(&name)
             .ok()
             .and_then(|name| name.strip_suffix(".json"))
             .and_then(|stem| stem.parse().ok());
         let Some(workspace) = workspace else { continue };
-        if let Some(journal) = Journal::read(layout, workspace)? {
-            needed.extend(
-                [Some(journal.target), journal.safety].into_iter().flatten().map(|it| it.id),
-            );
+        match Journal::read(layout, workspace) {
+            Ok(Some(journal)) => {
+                let named = [Some(journal.target), journal.safety];
+                journals.needed.extend(named.into_iter().flatten().map(|it| it.id));
+            }
+            Ok(None) => {}
+            Err(error) => journals.unreadable.push((layout.journal(workspace), error)),
         }
     }
-    Ok(needed)
+    Ok(journals)
+}
+
+/// The checkpoints that open restores need.
+///
+/// # Errors
+/// A journal that cannot be understood is an error: nobody knows what it needs, so nothing may be
+/// pruned.
+pub(crate) fn needed_by_journals(layout: &Layout) -> Result<Vec<CheckpointId>> {
+    let journals = survey(layout)?;
+    match journals.unreadable.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None => Ok(journals.needed),
+    }
 }

@@ -167,11 +167,17 @@ impl Layout {
     /// Which store this is; `None` where there is none yet.
     ///
     /// # Errors
-    /// [`Error::StoreTooNew`] and [`Error::StoreForeign`] where the file says something else.
+    /// [`Error::StoreTooNew`] and [`Error::StoreForeign`] where the file says something else;
+    /// [`Error::FormatDamaged`] where it says nothing.
     pub(crate) fn read_format(&self) -> Result<Option<StoreId>> {
         let path = self.format_file();
-        let Some(text) = disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? else {
-            return Ok(None);
+        let text = match disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_damage() => {
+                return Err(Error::FormatDamaged { path, reason: error.with_source() });
+            }
+            Err(error) => return Err(error),
         };
         if let Ok(Version { turnpoint_store: found }) = serde_json::from_slice(&text)
             && found > LAYOUT
@@ -179,11 +185,12 @@ impl Layout {
             return Err(Error::StoreTooNew { path, found, supported: LAYOUT });
         }
         let foreign = |reason: String| Error::StoreForeign { path: path.clone(), reason };
+        let damaged = |reason: String| Error::FormatDamaged { path: path.clone(), reason };
         let format: Format =
-            serde_json::from_slice(&text).map_err(|error| foreign(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if format.hash != "blake3" || format.turnpoint_store == 0 {
             return Err(foreign(format!("its blobs are named by `{}`", format.hash)));
         }
-        format.id.parse().map(Some).map_err(|error| foreign(format!("its id is {error}")))
+        format.id.parse().map(Some).map_err(|error| damaged(format!("its id is {error}")))
     }
 }

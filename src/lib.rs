@@ -34,12 +34,12 @@ mod workspaces;
 
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::CaptureProblem;
-pub use error::{BadFile, Error, ErrorClass, LostContent, Result};
+pub use error::{BadFile, Error, ErrorClass, LostContent, Repair, Result};
 pub use monitor::{Monitor, Notice, Phase};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore,
-    SessionSummary, ShownCheckpoint, Spec, Store, Which,
+    CheckpointSummary, EndedRestore, ForgottenOperation, InvalidSpec, ListItem, ListQuery, Listing,
+    OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -322,6 +322,14 @@ struct WireTree {
 }
 
 impl Manifest {
+    /// The other checkpoints that it names, which may be gone by now.
+    pub fn references(&self) -> impl Iterator<Item = &CheckpointId> {
+        let restore = self.restore.as_ref();
+        let undoes = restore.and_then(|restore| restore.undoes.as_ref());
+        let named = [self.parent.as_ref(), restore.map(|restore| &restore.target), undoes];
+        named.into_iter().flatten().map(|reference| &reference.id)
+    }
+
     /// The canonical text and its digest. The digest is the last field and covers the text without
     /// it.
     pub fn encode(&self) -> (Vec<u8>, Digest) {

@@ -65,6 +65,22 @@ pub enum Notice {
         /// How many checkpoints it holds.
         checkpoints: u64,
     },
+    /// The index is damaged; the files answered in its place.
+    IndexDamaged {
+        /// The database file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// A file of the store was missing or damaged and was made anew.
+    Repaired {
+        /// The file.
+        path: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+        /// Where the damaged one is kept; none where it was missing.
+        aside: Option<PathBuf>,
+    },
     /// Something after the commit point failed; the checkpoint stands.
     AfterCommit {
         /// What failed.

@@ -8,20 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::PinFile;
 use crate::disk::{self, Created, Dir};
-use crate::error::{BadFile, Error, IoContext, Result};
+use crate::error::{BadFile, Error, IoContext, Repair, Result, not_understood};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName};
 use crate::layout::Layout;
 use crate::limits;
 use crate::manifest::{InvalidManifest, Manifest, ParsedManifest};
 
-/// What no manifest says about a session: `session.json`.
+/// What no manifest says about a session: `session.json`. Fields that this program does not know are
+/// no damage.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct SessionFile {
     /// Numbers below this were given, even if no checkpoint shows it.
+    #[serde(default)]
     pub(crate) next_seq: u64,
 }
+
+/// The name of the file with what no manifest says.
+const SESSION_FILE: &str = "session.json";
 
 /// A manifest as found on disk.
 #[derive(Debug, Clone)]
@@ -128,6 +132,11 @@ impl Sessions {
         listing.manifests.sort_unstable();
         listing.pins.sort_unstable();
         Ok(listing)
+    }
+
+    /// The directory of a session.
+    pub(crate) fn directory(&self, session: &SessionName) -> PathBuf {
+        self.layout.session(session)
     }
 
     /// The file of a manifest.
@@ -247,22 +256,60 @@ impl Sessions {
         disk::replace_durably(&dir, format!("{}.pin", id.seq).as_bytes(), &text, tmp)
     }
 
+    /// The file with what no manifest says about the session.
+    pub(crate) fn session_file_path(&self, session: &SessionName) -> PathBuf {
+        self.layout.session(session).join(SESSION_FILE)
+    }
+
     /// What no manifest says about the session; the default where nothing was said.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming the file; see [`Error::is_damage`].
     pub(crate) fn read_session_file(&self, session: &SessionName) -> Result<SessionFile> {
-        let path = self.layout.session(session).join("session.json");
+        let path = self.session_file_path(session);
         match disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? {
             None => Ok(SessionFile::default()),
-            Some(text) => {
-                serde_json::from_slice(&text).map_err(std::io::Error::from).at("understand", path)
-            }
+            Some(text) => serde_json::from_slice(&text)
+                .map_err(|error| not_understood(&path, error.to_string())),
         }
+    }
+
+    /// Puts a sound `session.json` in the place of a damaged one, which is kept beside it; does
+    /// nothing where there is no damage. `given` is what else is known, from the index: numbers below
+    /// it were given.
+    ///
+    /// The lowest number that may be given is then the highest that index and files know. It cannot
+    /// be too low for what has been done since the index was built; what only the damaged file knew is
+    /// in the file that is kept.
+    pub(crate) fn repair_session_file(
+        &self,
+        session: &SessionName,
+        given: u64,
+        tmp: &Dir,
+    ) -> Result<Option<Repair>> {
+        let damage = match self.read_session_file(session) {
+            Err(error) if error.is_damage() => error,
+            _ => return Ok(None),
+        };
+        let dir = Dir::open(&self.layout.session(session))?;
+        let file = SessionFile { next_seq: self.next_seq(session)?.max(given) };
+        let path = self.session_file_path(session);
+        let text = serde_json::to_vec(&file).map_err(std::io::Error::from).at("encode", &path)?;
+        let aside = disk::set_aside(&dir, SESSION_FILE.as_bytes(), &dir)?;
+        disk::replace_durably(&dir, SESSION_FILE.as_bytes(), &text, tmp)?;
+        Ok(Some(Repair { file: path, reason: with_source(&damage), aside }))
     }
 
     /// The lowest number of a session that the files do not know as given: above its manifests and
     /// pins, `session.json`, and what was set aside in the quarantine.
     pub(crate) fn next_seq(&self, session: &SessionName) -> Result<u64> {
         let mut next = self.listing(session)?.next();
-        next = next.max(self.read_session_file(session)?.next_seq);
+        // A damaged one says nothing: the index knows what was given, and is asked too.
+        match self.read_session_file(session) {
+            Ok(file) => next = next.max(file.next_seq),
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error),
+        }
         let quarantine = self.layout.quarantine();
         if disk::is_directory(&quarantine)? {
             let prefix = format!("{}_", session.folded());
@@ -282,8 +329,5 @@ impl Sessions {
 
 /// The error with what caused it, for a reason that is one string.
 pub(crate) fn with_source(error: &Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
+    error.with_source()
 }

@@ -12,6 +12,7 @@ mod restoring;
 mod retaining;
 mod target;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,18 +21,19 @@ pub use history::{
     ShownCheckpoint, Spec, Which,
 };
 pub use restoring::EndedRestore;
+pub use retaining::ForgottenOperation;
 
 use crate::access::Access;
 use crate::blobs::Blobs;
 use crate::disk::{self, Dir, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, Repair, Result};
 use crate::git;
-use crate::id::{SessionName, WorkspaceId};
+use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{self, Index, Opened};
 use crate::layout::Layout;
 use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
-use crate::sessions::Sessions;
+use crate::sessions::{Found, Sessions};
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
 use crate::workspaces::Workspaces;
 
@@ -49,14 +51,25 @@ struct Inner {
 }
 
 /// What a reading command works with: the files, and the index where it can be had.
-#[derive(Debug)]
-struct Reading {
+struct Reading<'a> {
     layout: Layout,
     sessions: Sessions,
     workspaces: Workspaces,
     blobs: Blobs,
     index: Option<Arc<Index>>,
+    /// What is wrong with an index that is in place and cannot be opened.
+    index_damage: Option<String>,
+    /// Whether it was told that the index is damaged; it is not asked any more then.
+    is_index_given_up: Cell<bool>,
+    monitor: &'a dyn Monitor,
     _lock: Option<disk::Lock>,
+}
+
+/// What is in the index's place.
+enum InPlace {
+    Ready(Arc<Index>),
+    Missing,
+    Damaged(String),
 }
 
 /// How often an index that vanishes between building and opening is built again.
@@ -82,7 +95,7 @@ impl Store {
     pub fn locate(&self, current: &Path) -> Result<PathBuf> {
         let current = real_path(current)?;
         // A store that is not there, or cannot be read, knows no workspace.
-        let known = Workspaces::new(&self.inner.layout).all().unwrap_or_default();
+        let known = Workspaces::new(&self.inner.layout).all_remembered().unwrap_or_default();
         let is_root = |dir: &Path| {
             known.iter().any(|workspace| workspace.roots.first().is_some_and(|root| root == dir))
         };
@@ -117,7 +130,7 @@ impl Store {
                 self.create(monitor)?;
                 continue;
             };
-            let Some(index) = self.current_index()? else {
+            let InPlace::Ready(index) = self.current_index()? else {
                 drop(lock);
                 self.rebuild_if_needed(monitor)?;
                 continue;
@@ -146,14 +159,13 @@ impl Store {
         Ok(self.inner.layout.read_format()?.is_some())
     }
 
-    /// The index that is in place now; `None` where it is missing or damaged. The caller holds the
-    /// store's lock, so it stays in place.
-    fn current_index(&self) -> Result<Option<Arc<Index>>> {
+    /// The index that is in place now. The caller holds the store's lock, so it stays in place.
+    fn current_index(&self) -> Result<InPlace> {
         let mut cached = self.inner.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = cached.as_ref()
             && index.is_current()?
         {
-            return Ok(Some(Arc::clone(index)));
+            return Ok(InPlace::Ready(Arc::clone(index)));
         }
         *cached = None;
         let root = Dir::open(self.inner.layout.root())?;
@@ -161,12 +173,13 @@ impl Store {
             Opened::Ready(index) => {
                 let index = Arc::new(index);
                 *cached = Some(Arc::clone(&index));
-                Ok(Some(index))
+                Ok(InPlace::Ready(index))
             }
             Opened::Unavailable { reason } => {
                 Err(Error::Index { statement: "be opened for writing", source: reason.into() })
             }
-            Opened::Missing | Opened::Damaged { .. } => Ok(None),
+            Opened::Missing => Ok(InPlace::Missing),
+            Opened::Damaged { reason } => Ok(InPlace::Damaged(reason)),
         }
     }
 
@@ -204,6 +217,26 @@ impl Store {
         Ok(())
     }
 
+    /// Runs `body`, which is an operation that may be begun again; where it finds that the index is
+    /// damaged inside, builds it anew and runs `body` once more.
+    fn with_sound_index<T>(
+        &self,
+        monitor: &dyn Monitor,
+        body: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let damage = match body() {
+            Err(Error::IndexDamaged { reason, .. }) => reason,
+            other => return other,
+        };
+        let layout = &self.inner.layout;
+        let lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
+        let outcome = self.rebuild_locked(monitor)?;
+        drop(lock);
+        let checkpoints = outcome.checkpoints;
+        monitor.notice(&Notice::IndexRebuilt { damage: Some(damage), checkpoints });
+        body()
+    }
+
     fn rebuild_locked(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
         self.forget_index();
         let layout = &self.inner.layout;
@@ -211,45 +244,115 @@ impl Store {
         verify::rebuild(layout, &Sessions::new(layout), &blobs, monitor)
     }
 
-    /// Builds the index anew from manifests, pages and pins. Waits for every running operation.
+    /// Builds the index anew from manifests, pages and pins, after making anew what of the store's own
+    /// files is damaged and follows from others: `format.json`, `workspace.json`, `session.json`. What
+    /// was damaged is kept beside. Waits for every running operation.
     ///
     /// # Errors
     /// [`Error::Busy`] where operations run on; what building it gives.
     pub fn rebuild_index(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
         let layout = &self.inner.layout;
-        if layout.read_format()?.is_none() {
+        let is_made = match layout.read_format() {
+            Ok(found) => found.is_some(),
+            Err(Error::FormatDamaged { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        if !is_made && !holds_checkpoints(layout)? {
+            // An error here says what else is wrong with `format.json`.
+            layout.read_format()?;
             return Ok(RebuildOutcome::default());
         }
+        layout.create_locks()?;
         let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
-        self.rebuild_locked(monitor)
+        let format = self.repair_format()?;
+        let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
+        let mut outcome = self.rebuild_locked(monitor)?;
+        let sessions = self.repair_sessions()?;
+        outcome.repaired = format.into_iter().chain(workspaces).chain(sessions).collect();
+        unreadable.append(&mut outcome.unreadable);
+        outcome.unreadable = unreadable;
+        let repaired = outcome.repaired.iter().map(|repair| repair.file.to_string_lossy());
+        let details = serde_json::json!({
+            "checkpoints": outcome.checkpoints,
+            "repaired": repaired.collect::<Vec<_>>(),
+            "unreadable": outcome.unreadable.len(),
+        });
+        if let Err(error) = log::append_to(layout, "doctor-rebuild", details) {
+            log::tell_unwritten(&error, monitor);
+        }
+        Ok(outcome)
+    }
+
+    /// Makes `format.json` anew where it is missing or damaged, with a new id: stat caches, which name
+    /// the id, are not believed any more. The caller has seen checkpoints of this format.
+    fn repair_format(&self) -> Result<Option<Repair>> {
+        let layout = &self.inner.layout;
+        let reason = match layout.read_format() {
+            Ok(Some(_)) => return Ok(None),
+            Ok(None) => "the checkpoints say which format it is".to_owned(),
+            Err(Error::FormatDamaged { reason, .. }) => reason,
+            Err(error) => return Err(error),
+        };
+        // Beside it, it would look like something in a session's place.
+        let quarantine = disk::make_private_dir(&layout.quarantine())?;
+        let aside = disk::set_aside(&Dir::open(layout.root())?, b"format.json", &quarantine)?;
+        layout.create()?;
+        Ok(Some(Repair { file: layout.format_file(), reason, aside }))
+    }
+
+    /// Makes damaged `session.json` anew, with what the index knows of the numbers given.
+    fn repair_sessions(&self) -> Result<Vec<Repair>> {
+        let layout = &self.inner.layout;
+        let InPlace::Ready(index) = self.current_index()? else { return Ok(Vec::new()) };
+        let known = index.read("list sessions", |tx| tx.sessions())?;
+        let sessions = Sessions::new(layout);
+        let tmp = Dir::open(&layout.tmp())?;
+        let mut repairs = Vec::new();
+        for name in sessions.names()? {
+            let row = known.iter().find(|row| row.name.folded() == name.folded());
+            let given = row.map_or(0, |row| row.next_seq);
+            repairs.extend(sessions.repair_session_file(&name, given, &tmp)?);
+        }
+        Ok(repairs)
     }
 
     /// Opens the store for reading; `None` where there is none yet. Makes and repairs nothing, and
     /// works on a store that cannot be written.
-    fn read(&self, monitor: &dyn Monitor) -> Result<Option<Reading>> {
-        let layout = &self.inner.layout;
-        if layout.read_format()?.is_none() {
+    fn read<'a>(&self, monitor: &'a dyn Monitor) -> Result<Option<Reading<'a>>> {
+        if self.inner.layout.read_format()?.is_none() {
+            require_no_checkpoints(&self.inner.layout)?;
             return Ok(None);
         }
+        self.read_files(monitor).map(Some)
+    }
+
+    /// As [`Store::read`], whatever `format.json` says.
+    fn read_files<'a>(&self, monitor: &'a dyn Monitor) -> Result<Reading<'a>> {
+        let layout = &self.inner.layout;
         // Without the lock a rebuild may exchange the index meanwhile; the files are still the truth.
         let lock = match disk::lock(&layout.store_lock(), LockKind::Shared, "the store", monitor) {
             Ok(lock) => Some(lock),
             Err(Error::Io { .. }) => None,
             Err(error) => return Err(error),
         };
-        let index = match self.current_index() {
-            Ok(index) => index,
+        let (index, index_damage) = match self.current_index() {
+            Ok(InPlace::Ready(index)) => (Some(index), None),
+            Ok(InPlace::Missing) => (None, None),
+            Ok(InPlace::Damaged(reason)) => (None, Some(reason)),
             Err(error @ Error::StoreTooNew { .. }) => return Err(error),
-            Err(_) => self.read_only_index(),
+            Err(_) => (self.read_only_index(), None),
         };
-        Ok(Some(Reading {
+        Ok(Reading {
             layout: layout.clone(),
             sessions: Sessions::new(layout),
             workspaces: Workspaces::new(layout),
             blobs: Blobs::open(layout.root())?,
             index,
+            index_damage,
+            is_index_given_up: Cell::new(false),
+            monitor,
             _lock: lock,
-        }))
+        })
     }
 
     fn read_only_index(&self) -> Option<Arc<Index>> {
@@ -265,20 +368,68 @@ impl Store {
     /// # Errors
     /// Only where the store as a whole cannot be read; damage is in the report.
     pub fn verify(&self, options: VerifyOptions, monitor: &dyn Monitor) -> Result<VerifyReport> {
-        let Some(reading) = self.read(monitor)? else { return Ok(VerifyReport::default()) };
+        let format = self.inner.layout.read_format().and_then(|found| match found {
+            Some(_) => Ok(true),
+            None => require_no_checkpoints(&self.inner.layout).map(|()| false),
+        });
+        let format_damage = match format {
+            Ok(true) => None,
+            Ok(false) => return Ok(VerifyReport::default()),
+            Err(Error::FormatDamaged { reason, .. }) => Some(reason),
+            Err(error) => return Err(error),
+        };
+        let reading = self.read_files(monitor)?;
         let parts = verify::Parts {
             layout: &reading.layout,
             sessions: &reading.sessions,
+            workspaces: &reading.workspaces,
             blobs: &reading.blobs,
             index: reading.index.as_deref(),
+            index_damage: reading.index_damage.as_deref(),
+            format_damage: format_damage.as_deref(),
         };
         verify::verify(parts, options, monitor)
     }
 }
 
+/// Whether a directory without a sound `format.json` is a store all the same: it holds a checkpoint
+/// that is understood, or an index.
+///
+/// Cost: the first manifest of each session.
+fn holds_checkpoints(layout: &Layout) -> Result<bool> {
+    if !disk::is_directory(layout.root())? {
+        return Ok(false);
+    }
+    if disk::modified_ns(&layout.root().join(index::FILE_NAME))?.is_some() {
+        return Ok(true);
+    }
+    let sessions = Sessions::new(layout);
+    for session in sessions.names()? {
+        let Ok(listing) = sessions.listing(&session) else { continue };
+        let is_valid = |seq: &Seq| {
+            let id = CheckpointId { session: session.clone(), seq: *seq };
+            matches!(sessions.read(&id), Found::Valid { .. })
+        };
+        if listing.manifests.iter().any(is_valid) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// That `format.json` is missing must not look like a store without checkpoints.
+fn require_no_checkpoints(layout: &Layout) -> Result<()> {
+    if !holds_checkpoints(layout)? {
+        return Ok(());
+    }
+    let reason = "it is missing, although checkpoints are there".to_owned();
+    Err(Error::FormatDamaged { path: layout.format_file(), reason })
+}
+
 /// A directory that has something in it and no `format.json` is only taken for a store that was begun
 /// if everything in it is ours.
 fn refuse_foreign(layout: &Layout) -> Result<()> {
+    require_no_checkpoints(layout)?;
     const OURS: [&str; 7] =
         ["blobs", "journal", "leases", "locks", "quarantine", "tmp", "workspaces"];
     for (name, _) in disk::list_dir(layout.root())? {

@@ -6,7 +6,7 @@
 
 mod rebuild;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use rayon::prelude::*;
@@ -18,8 +18,8 @@ use crate::blobs::{Blobs, Presence};
 use crate::checkpoint::BlobState;
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
-use crate::id::CheckpointId;
-use crate::index::Index;
+use crate::id::{CheckpointId, WorkspaceId};
+use crate::index::{FILE_NAME, Index, ReadTx};
 use crate::journal;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Manifest, page_refs, read_entries, validate};
@@ -27,6 +27,7 @@ use crate::monitor::{Monitor, Phase};
 use crate::path::RelPath;
 use crate::sessions::{Found, Sessions, with_source};
 use crate::threads;
+use crate::workspaces::Workspaces;
 
 /// How thoroughly to verify.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +56,12 @@ pub enum FindingKind {
     PinUnreadable,
     /// The journal of an open restore cannot be understood.
     JournalUnreadable,
+    /// What is remembered of a workspace that has checkpoints is missing or cannot be read.
+    WorkspaceUnreadable,
+    /// What no manifest says about a session cannot be read.
+    SessionUnreadable,
+    /// The store does not say which version wrote it.
+    FormatDamaged,
     /// A directory of the store cannot be listed.
     DirectoryUnreadable,
     /// The index contradicts itself or the manifests.
@@ -72,6 +79,9 @@ impl FindingKind {
             Self::BlobDamaged => "blob-damaged",
             Self::PinUnreadable => "pin-unreadable",
             Self::JournalUnreadable => "journal-unreadable",
+            Self::WorkspaceUnreadable => "workspace-unreadable",
+            Self::SessionUnreadable => "session-unreadable",
+            Self::FormatDamaged => "format-damaged",
             Self::DirectoryUnreadable => "directory-unreadable",
             Self::IndexDamaged => "index-damaged",
         }
@@ -113,16 +123,25 @@ pub struct VerifyReport {
     pub findings: Vec<Finding>,
 }
 
+/// How many reasons the finding about the index names.
+const REASONS_MAX: usize = 10;
+
 /// How many checkpoints a finding names.
 const NAMED_MAX: usize = 5;
 
-/// The parts of a store that a verification reads. The index is left out where it cannot be opened.
+/// The parts of a store that a verification reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) sessions: &'a Sessions,
+    pub(crate) workspaces: &'a Workspaces,
     pub(crate) blobs: &'a Blobs,
+    /// Left out where it cannot be opened.
     pub(crate) index: Option<&'a Index>,
+    /// Why it cannot, where that is damage.
+    pub(crate) index_damage: Option<&'a str>,
+    /// What is wrong with `format.json`.
+    pub(crate) format_damage: Option<&'a str>,
 }
 
 /// Checks the whole store.
@@ -143,9 +162,18 @@ pub(crate) fn verify(
         report: VerifyReport::default(),
         pages: HashSet::new(),
         contents: HashMap::new(),
+        workspaces: BTreeMap::new(),
     };
+    if let Some(reason) = parts.format_damage {
+        let file = parts.layout.format_file();
+        verifier.find(FindingKind::FormatDamaged, file, reason.to_owned(), vec![]);
+    }
+    if let Some(reason) = parts.index_damage {
+        verifier.give_up_index(reason.to_owned());
+    }
     verifier.check_manifests()?;
     verifier.check_contents(options)?;
+    verifier.check_workspaces();
     verifier.check_journals();
     verifier.check_index(options)?;
     verifier.report.findings.sort_by(|a, b| (a.kind, &a.file).cmp(&(b.kind, &b.file)));
@@ -166,9 +194,35 @@ struct Verifier<'a> {
     report: VerifyReport,
     pages: HashSet<BlobHash>,
     contents: HashMap<BlobHash, Needed>,
+    /// The workspaces that manifests name, each with one of them.
+    workspaces: BTreeMap<WorkspaceId, CheckpointId>,
 }
 
 impl Verifier<'_> {
+    /// Asks the index, as long as it answers. That it is damaged is one finding, and what the files say
+    /// is verified all the same.
+    fn ask<T>(
+        &mut self,
+        statement: &'static str,
+        body: impl FnOnce(ReadTx<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(index) = self.parts.index else { return Ok(None) };
+        match index.read(statement, body) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error @ (Error::IndexDamaged { .. } | Error::Index { .. })) => {
+                self.give_up_index(with_source(&error));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn give_up_index(&mut self, reason: String) {
+        self.parts.index = None;
+        let file = self.parts.layout.root().join(FILE_NAME);
+        self.find(FindingKind::IndexDamaged, file, reason, vec![]);
+    }
+
     fn find(&mut self, kind: FindingKind, file: PathBuf, reason: String, by: Vec<CheckpointId>) {
         self.report.findings.push(Finding { kind, file, reason, checkpoints: by, path: None });
     }
@@ -185,6 +239,10 @@ impl Verifier<'_> {
                     continue;
                 }
             };
+            if let Err(error) = sessions.read_session_file(&session) {
+                let file = sessions.session_file_path(&session);
+                self.find(FindingKind::SessionUnreadable, file, with_source(&error), vec![]);
+            }
             for seq in listing.manifests {
                 if self.monitor.is_cancelled() {
                     return Err(Error::Cancelled);
@@ -208,6 +266,7 @@ impl Verifier<'_> {
             }
             Found::Valid { manifest, .. } => {
                 self.report.checkpoints += 1;
+                self.workspaces.entry(manifest.workspace).or_insert_with(|| id.clone());
                 self.monitor.advanced(1, 0);
                 self.check_tree(id, &manifest);
                 if let Err(error) = self.parts.sessions.read_pin(id) {
@@ -307,18 +366,11 @@ impl Verifier<'_> {
         self.report.content_bytes = self.contents.values().map(|needed| needed.size).sum();
         self.monitor.phase(Phase::Verify, Some(self.report.blobs));
         let hashes: Vec<BlobHash> = self.contents.keys().copied().collect();
-        let stored: HashMap<BlobHash, u64> = match self.parts.index {
-            Some(index) => index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?,
-            None => HashMap::new(),
-        };
-        let suspects: HashSet<BlobHash> = match self.parts.index {
-            Some(index) => index
-                .read("list lost blobs", |tx| tx.lost_blobs())?
-                .into_iter()
-                .map(|(hash, _)| hash)
-                .collect(),
-            None => HashSet::new(),
-        };
+        let stored: HashMap<BlobHash, u64> =
+            self.ask("list stored lengths", |tx| tx.stored_sizes(&hashes))?.unwrap_or_default();
+        let lost = self.ask("list lost blobs", |tx| tx.lost_blobs())?;
+        let suspects: HashSet<BlobHash> =
+            lost.into_iter().flatten().map(|(hash, _)| hash).collect();
         let (blobs, monitor) = (self.parts.blobs, self.monitor);
         let check = |(hash, needed): (&BlobHash, &Needed)| -> Result<Option<(BlobHash, Presence)>> {
             if monitor.is_cancelled() {
@@ -371,26 +423,56 @@ impl Verifier<'_> {
     }
 
     fn check_journals(&mut self) {
-        if let Err(error) = journal::needed_by_journals(self.parts.layout) {
-            let file = match &error {
-                Error::Io { path, .. } => path.clone(),
-                _ => self.parts.layout.journals(),
-            };
-            self.find(FindingKind::JournalUnreadable, file, with_source(&error), vec![]);
+        match journal::survey(self.parts.layout) {
+            Ok(journals) => {
+                for (file, error) in journals.unreadable {
+                    self.find(FindingKind::JournalUnreadable, file, with_source(&error), vec![]);
+                }
+            }
+            Err(error) => {
+                let file = self.parts.layout.journals();
+                self.find(FindingKind::DirectoryUnreadable, file, with_source(&error), vec![]);
+            }
+        }
+    }
+
+    /// Each workspace that a manifest names has a file that is understood; and what is there is
+    /// understood, whether or not a manifest names it.
+    fn check_workspaces(&mut self) {
+        let survey = match self.parts.workspaces.survey() {
+            Ok(survey) => survey,
+            Err(error) => {
+                let file = self.parts.layout.workspaces();
+                self.find(FindingKind::DirectoryUnreadable, file, with_source(&error), vec![]);
+                return;
+            }
+        };
+        for workspace in survey.known {
+            self.workspaces.remove(&workspace.id);
+        }
+        for (id, error) in survey.unreadable {
+            let by = self.workspaces.remove(&id).into_iter().collect();
+            let file = self.parts.workspaces.file(id);
+            self.find(FindingKind::WorkspaceUnreadable, file, with_source(&error), by);
+        }
+        for (id, by) in std::mem::take(&mut self.workspaces) {
+            let file = self.parts.workspaces.file(id);
+            self.find(FindingKind::WorkspaceUnreadable, file, "it is missing".to_owned(), vec![by]);
         }
     }
 
     /// Rows without a manifest.
     fn check_rows(&mut self, on_disk: &BTreeSet<CheckpointId>) -> Result<()> {
-        let Some(index) = self.parts.index else { return Ok(()) };
-        let rows = index.read("list checkpoints", |tx| tx.all_checkpoints())?;
+        let Some(rows) = self.ask("list checkpoints", |tx| tx.all_checkpoints())? else {
+            return Ok(());
+        };
         for row in rows {
             if row.is_pruning() || on_disk.contains(&row.id) {
                 continue;
             }
             // Looked at again: it may have been committed, or pruned, since the listing.
             let there = !matches!(self.parts.sessions.read(&row.id), Found::Absent);
-            let row_now = index.read("find a checkpoint", |tx| tx.checkpoint(&row.id))?;
+            let row_now = self.ask("find a checkpoint", |tx| tx.checkpoint(&row.id))?.flatten();
             if !there && row_now.is_some_and(|row| !row.is_pruning()) {
                 let file = self.parts.sessions.manifest_path(&row.id);
                 let reason = "it is gone although nobody pruned it".to_owned();
@@ -400,9 +482,9 @@ impl Verifier<'_> {
         Ok(())
     }
 
+    /// Whatever is wrong with the index is one finding: it is one file, and is built anew as a whole.
     fn check_index(&mut self, options: VerifyOptions) -> Result<()> {
-        let Some(index) = self.parts.index else { return Ok(()) };
-        let mut reasons = index.read("check itself", |tx| {
+        let reasons = self.ask("check itself", |tx| {
             let mut reasons = tx.integrity(options.read_data)?;
             reasons.extend(tx.broken_references()?);
             for mismatch in tx.recount()? {
@@ -413,13 +495,14 @@ impl Verifier<'_> {
             }
             Ok(reasons)
         })?;
-        let more = reasons.len().saturating_sub(20);
-        reasons.truncate(20);
+        let mut reasons = reasons.unwrap_or_default();
+        let more = reasons.len().saturating_sub(REASONS_MAX);
+        reasons.truncate(REASONS_MAX);
         if more > 0 {
             reasons.push(format!("and {more} more"));
         }
-        for reason in reasons {
-            self.find(FindingKind::IndexDamaged, index.path().to_owned(), reason, vec![]);
+        if !reasons.is_empty() {
+            self.give_up_index(reasons.join("; "));
         }
         Ok(())
     }

@@ -3,6 +3,9 @@
 //! A workspace is known by the path of its root and by the identity of the directory itself (device,
 //! inode, birth time). The two can disagree: a directory is moved, copied, or made anew. [`identify`]
 //! decides; it is pure, so that every case is a test.
+//!
+//! A file that cannot be read concerns its own workspace only. Manifests name their workspace and its
+//! root, so it is made anew from them: by path, since they do not know the directory itself.
 
 mod stat_cache;
 
@@ -13,13 +16,15 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use stat_cache::{CacheHeader, CachedEntry, Stamps, StatCache};
 
+use crate::checkpoint::{Place, in_order_of_making};
 use crate::disk::{self, Dir};
-use crate::error::{Error, IoContext, Result};
-use crate::id::{SessionName, WorkspaceId};
+use crate::error::{BadFile, Error, IoContext, Repair, Result, not_understood};
+use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::layout::Layout;
 use crate::limits;
-use crate::manifest::{from_fields, to_fields};
+use crate::manifest::{Manifest, from_fields, to_fields};
 use crate::monitor::{Monitor, Notice};
+use crate::sessions::{Found, Sessions};
 
 /// What tells one directory from every other, as long as it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +39,11 @@ pub(crate) struct DirectoryIdentity {
     pub(crate) birth_ns: Option<i64>,
 }
 
+impl DirectoryIdentity {
+    /// That of no directory: nothing is known but the path.
+    const UNKNOWN: Self = Self { device: 0, inode: 0, birth_ns: None };
+}
+
 /// A workspace as remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Workspace {
@@ -45,6 +55,17 @@ pub(crate) struct Workspace {
     pub(crate) roots: Vec<PathBuf>,
     /// The directory that is its root.
     pub(crate) identity: DirectoryIdentity,
+}
+
+/// What the files say of all workspaces.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// Those whose file is understood, by id.
+    pub(crate) known: Vec<Workspace>,
+    /// Those whose file is there and cannot be read, each with the reason.
+    pub(crate) unreadable: Vec<(WorkspaceId, Error)>,
+    /// Those that have a directory and no file: lost, or of a process that died in between.
+    pub(crate) without_file: Vec<WorkspaceId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,6 +86,18 @@ struct WireRoot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
 }
+
+/// The version alone, from a text whose other fields may be unknown.
+#[derive(Deserialize)]
+struct Version {
+    format: u64,
+}
+
+/// The version of `workspace.json`.
+const FORMAT: u64 = 1;
+
+/// The name of the file.
+const FILE: &str = "workspace.json";
 
 /// How many former places of a workspace are remembered.
 const ROOTS_MAX: usize = 16;
@@ -97,6 +130,8 @@ pub(crate) enum Change {
     RootRecreated,
     /// Its root was moved.
     Moved,
+    /// Its file was lost or damaged; what is known of it is from its checkpoints.
+    Remade,
 }
 
 /// Decides which workspace the directory `identity` at `path` is. `still_exists` says whether the
@@ -144,41 +179,140 @@ impl Workspaces {
         Self { layout: layout.clone() }
     }
 
-    /// All workspaces.
-    ///
-    /// # Errors
-    /// One that cannot be understood is an error naming its file: guessing would mint a second id
-    /// for the same tree.
+    /// All workspaces whose file is understood. A damaged one is no reason to stop the others.
     ///
     /// Cost: one small file each.
     pub(crate) fn all(&self) -> Result<Vec<Workspace>> {
-        let dir = self.layout.workspaces();
-        if !disk::is_directory(&dir)? {
-            return Ok(Vec::new());
+        Ok(self.survey()?.known)
+    }
+
+    /// All workspaces, with those that only their checkpoints remember.
+    ///
+    /// Cost: as [`Workspaces::all`]; every manifest where a file cannot be read.
+    pub(crate) fn all_remembered(&self) -> Result<Vec<Workspace>> {
+        let survey = self.survey()?;
+        let is_whole = survey.unreadable.is_empty() && survey.without_file.is_empty();
+        let mut all = survey.known;
+        if !is_whole {
+            all.extend(self.from_manifests(&all)?);
         }
-        let mut all = Vec::new();
+        Ok(all)
+    }
+
+    /// What the files say of all workspaces.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where their directory cannot be listed.
+    pub(crate) fn survey(&self) -> Result<Survey> {
+        let dir = self.layout.workspaces();
+        let mut survey = Survey::default();
+        if !disk::is_directory(&dir)? {
+            return Ok(survey);
+        }
         for (name, _) in disk::list_dir(&dir)? {
             let Some(id) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok())
             else {
                 continue;
             };
-            // A directory whose file is not there yet belongs to a process that died in between.
-            all.extend(self.read(id)?);
+            match self.read(id) {
+                Ok(Some(workspace)) => survey.known.push(workspace),
+                Ok(None) => survey.without_file.push(id),
+                Err(error) => survey.unreadable.push((id, error)),
+            }
         }
-        all.sort_by_key(|workspace| workspace.id);
-        Ok(all)
+        survey.known.sort_by_key(|workspace| workspace.id);
+        Ok(survey)
+    }
+
+    /// The file of a workspace.
+    pub(crate) fn file(&self, id: WorkspaceId) -> PathBuf {
+        self.layout.workspace(id).join(FILE)
     }
 
     fn read(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
-        let path = self.layout.workspace(id).join("workspace.json");
+        let path = self.file(id);
         let Some(text) = disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? else {
             return Ok(None);
         };
-        let malformed =
-            |problem: String| std::io::Error::new(std::io::ErrorKind::InvalidData, problem);
-        let wire: WireWorkspace =
-            serde_json::from_slice(&text).map_err(std::io::Error::from).at("understand", &path)?;
-        decode(wire, id).map(Some).map_err(malformed).at("understand", path)
+        if let Ok(Version { format: found }) = serde_json::from_slice(&text)
+            && found > FORMAT
+        {
+            return Err(Error::StoreTooNew { path, found, supported: FORMAT });
+        }
+        let wire: WireWorkspace = serde_json::from_slice(&text)
+            .map_err(|error| not_understood(&path, error.to_string()))?;
+        decode(wire, id).map(Some).map_err(|reason| not_understood(&path, reason))
+    }
+
+    /// The workspaces that checkpoints name and that are not in `known`, as far as manifests say: not
+    /// which directory is the root. That with the newest checkpoint comes first.
+    ///
+    /// Cost: every manifest is read.
+    fn from_manifests(&self, known: &[Workspace]) -> Result<Vec<Workspace>> {
+        let sessions = Sessions::new(&self.layout);
+        let mut manifests = Vec::new();
+        for session in sessions.names()? {
+            // What cannot be listed is named by `verify`; the others still remember.
+            let Ok(listing) = sessions.listing(&session) else { continue };
+            for seq in listing.manifests {
+                let id = CheckpointId { session: session.clone(), seq };
+                if let Found::Valid { manifest, .. } = sessions.read(&id)
+                    && known.iter().all(|workspace| workspace.id != manifest.workspace)
+                {
+                    manifests.push(*manifest);
+                }
+            }
+        }
+        remembered(manifests)
+    }
+
+    /// Makes the files anew that are damaged, or missing and named by a checkpoint. Damaged ones are
+    /// kept beside. The caller holds the store's lock alone.
+    ///
+    /// Gives what was made, and what can neither be read nor made anew.
+    pub(crate) fn repair(&self) -> Result<(Vec<Repair>, Vec<BadFile>)> {
+        let Survey { mut known, mut unreadable, .. } = self.survey()?;
+        let (mut repairs, mut bad) = (Vec::new(), Vec::new());
+        for mut workspace in self.from_manifests(&known)? {
+            let id = workspace.id;
+            let damage = unreadable.iter().position(|(damaged, _)| *damaged == id);
+            let damage = damage.map(|index| unreadable.remove(index).1);
+            if let Some(error) = damage.as_ref().filter(|error| !error.is_damage()) {
+                bad.push(BadFile { path: self.file(id), reason: error.with_source() });
+                continue;
+            }
+            let root = workspace.roots.first();
+            let there =
+                root.and_then(|root| Dir::open(root).and_then(|dir| identity_of(&dir)).ok());
+            // The directory that is there now may be another workspace's, moved there since.
+            let is_free = |there: &DirectoryIdentity| known.iter().all(|it| it.identity != *there);
+            workspace.identity = there.filter(is_free).unwrap_or(DirectoryIdentity::UNKNOWN);
+            repairs.push(self.remake(&workspace, damage.as_ref())?);
+            known.push(workspace);
+        }
+        for (id, error) in unreadable {
+            let file = self.file(id);
+            if error.is_damage() {
+                let dir = Dir::open(&self.layout.workspace(id))?;
+                let aside = disk::set_aside(&dir, FILE.as_bytes(), &dir)?;
+                let reason = format!("{}; no checkpoint is of it", error.with_source());
+                repairs.push(Repair { file, reason, aside });
+            } else {
+                bad.push(BadFile { path: file, reason: error.with_source() });
+            }
+        }
+        Ok((repairs, bad))
+    }
+
+    /// Writes a file anew; what was in its place is kept beside it. A crash in between leaves none, and
+    /// the next one finds the workspace in its manifests again.
+    fn remake(&self, workspace: &Workspace, damage: Option<&Error>) -> Result<Repair> {
+        let dir = disk::make_private_dir(&self.layout.workspace(workspace.id))?;
+        let aside = disk::set_aside(&dir, FILE.as_bytes(), &dir)?;
+        self.write(workspace)?;
+        let reason = damage
+            .map_or_else(|| "its checkpoints remember it".to_owned(), |error| error.with_source());
+        Ok(Repair { file: self.file(workspace.id), reason, aside })
     }
 
     /// Finds the workspace whose root `dir` is, or mints one. The caller holds the workspace's lock.
@@ -197,17 +331,26 @@ impl Workspaces {
         monitor: &dyn Monitor,
     ) -> Result<Workspace> {
         if let Some((workspace, change)) = self.find(dir, path, chosen)? {
-            if let Some(change) = change {
-                self.write(&workspace)?;
-                // What the cache says was seen through another directory.
-                StatCache::discard(&self.layout.workspace(workspace.id))?;
-                let what = match change {
-                    Change::RootRecreated => "the root directory was made anew",
-                    Change::Moved => "the workspace was moved",
-                };
-                let what = format!("{what}: it is now {}", path.display());
-                monitor.notice(&Notice::WorkspaceChanged { what });
+            match change {
+                None => return Ok(workspace),
+                Some(Change::Remade) => {
+                    let damage = self.read(workspace.id).err();
+                    let Repair { file, reason, aside } =
+                        self.remake(&workspace, damage.as_ref())?;
+                    monitor.notice(&Notice::Repaired { path: file, reason, aside });
+                }
+                Some(Change::RootRecreated | Change::Moved) => {
+                    self.write(&workspace)?;
+                    let what = match change {
+                        Some(Change::Moved) => "the workspace was moved",
+                        _ => "the root directory was made anew",
+                    };
+                    let what = format!("{what}: it is now {}", path.display());
+                    monitor.notice(&Notice::WorkspaceChanged { what });
+                }
             }
+            // What the cache says was seen through another directory, or nobody knows which.
+            StatCache::discard(&self.layout.workspace(workspace.id))?;
             return Ok(workspace);
         }
         let id = WorkspaceId::random();
@@ -228,7 +371,7 @@ impl Workspaces {
         path: &Path,
         chosen: Option<WorkspaceId>,
     ) -> Result<Option<(Workspace, Option<Change>)>> {
-        let known = self.all()?;
+        let Survey { mut known, unreadable, .. } = self.survey()?;
         let identity = identity_of(dir)?;
         let still_exists = |workspace: &Workspace| {
             workspace.roots.iter().any(|root| {
@@ -237,7 +380,22 @@ impl Workspaces {
                     .is_ok_and(|found| found == workspace.identity)
             })
         };
-        let (id, change) = match (chosen, identify(&known, path, identity, still_exists)) {
+        let mut identified = identify(&known, path, identity, still_exists);
+        let readable = known.len();
+        if identified == Identified::New || chosen.is_some_and(|id| !is_among(&known, id)) {
+            // Before a second id is minted for a tree: its checkpoints may remember the first.
+            known.extend(self.from_manifests(&known)?);
+            if let Some(id) = chosen.filter(|id| !is_among(&known, *id))
+                && unreadable.iter().any(|(damaged, _)| *damaged == id)
+            {
+                // No checkpoint remembers it, but the caller says that it is this one.
+                let (default_session, roots) = (default_session(path, id)?, Vec::new());
+                let identity = DirectoryIdentity::UNKNOWN;
+                known.push(Workspace { id, default_session, roots, identity });
+            }
+            identified = identify(&known, path, identity, still_exists);
+        }
+        let (id, change) = match (chosen, identified) {
             (Some(id), Identified::Known { id: found, change }) if id == found => (id, change),
             (Some(id), _) => (id, Some(Change::Moved)),
             (None, Identified::Known { id, change }) => (id, change),
@@ -246,6 +404,14 @@ impl Workspaces {
                 return Err(Error::WorkspaceAmbiguous { path: path.to_owned(), by_path, by_inode });
             }
         };
+        let is_readable = is_among(&known[..readable], id);
+        let change = if is_readable { change } else { Some(Change::Remade) };
+        if let Some((_, error)) =
+            unreadable.into_iter().find(|(unread, error)| *unread == id && !error.is_damage())
+        {
+            // Not damaged: of a newer program, or not to be read now. Nothing is made in its place.
+            return Err(error);
+        }
         let mut workspace = known
             .into_iter()
             .find(|workspace| workspace.id == id)
@@ -267,14 +433,14 @@ impl Workspaces {
             WireRoot { path: path.map(std::borrow::Cow::into_owned), path_bytes }
         };
         let wire = WireWorkspace {
-            format: 1,
+            format: FORMAT,
             id: workspace.id.to_string(),
             default_session: workspace.default_session.as_str().to_owned(),
             roots: workspace.roots.iter().map(root).collect(),
             identity: workspace.identity,
         };
         let text = serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", &dir)?;
-        disk::replace_durably(&home, b"workspace.json", &text, &Dir::open(&self.layout.tmp())?)
+        disk::replace_durably(&home, FILE.as_bytes(), &text, &Dir::open(&self.layout.tmp())?)
     }
 
     /// The directory in which a workspace's stat cache is.
@@ -284,7 +450,7 @@ impl Workspaces {
 }
 
 fn decode(wire: WireWorkspace, id: WorkspaceId) -> Result<Workspace, String> {
-    if wire.format != 1 {
+    if wire.format != FORMAT {
         return Err(format!("its format is {}", wire.format));
     }
     if wire.id != id.to_string() {
@@ -301,6 +467,49 @@ fn decode(wire: WireWorkspace, id: WorkspaceId) -> Result<Workspace, String> {
         roots: wire.roots.into_iter().map(root).collect::<Result<_, String>>()?,
         identity: wire.identity,
     })
+}
+
+fn is_among(workspaces: &[Workspace], id: WorkspaceId) -> bool {
+    workspaces.iter().any(|workspace| workspace.id == id)
+}
+
+/// What manifests say of their workspaces. That with the newest manifest comes first.
+fn remembered(manifests: Vec<Manifest>) -> Result<Vec<Workspace>> {
+    let in_order = in_order_of_making(manifests, |manifest| Place {
+        id: &manifest.id,
+        parent: manifest.parent.as_ref().map(|parent| &parent.id),
+        created_at: Some(manifest.created_at),
+    });
+    let mut workspaces: Vec<Workspace> = Vec::new();
+    for manifest in in_order.into_iter().rev() {
+        let id = manifest.workspace;
+        let ending = default_ending(id);
+        let is_default = manifest.id.session.as_str().ends_with(&ending);
+        let known = workspaces.iter().position(|workspace| workspace.id == id);
+        let workspace = match known {
+            Some(known) => &mut workspaces[known],
+            None => {
+                let default_session = default_session(&manifest.root_path, id)?;
+                let identity = DirectoryIdentity::UNKNOWN;
+                workspaces.push(Workspace { id, default_session, roots: Vec::new(), identity });
+                let last = workspaces.len() - 1;
+                &mut workspaces[last]
+            }
+        };
+        if is_default {
+            // The name of the directory is in it that was its root when it was minted.
+            workspace.default_session = manifest.id.session;
+        }
+        if !workspace.roots.contains(&manifest.root_path) && workspace.roots.len() < ROOTS_MAX {
+            workspace.roots.push(manifest.root_path);
+        }
+    }
+    Ok(workspaces)
+}
+
+fn default_ending(id: WorkspaceId) -> String {
+    let digits: String = id.to_string().chars().take(8).collect();
+    format!("-{digits}")
 }
 
 /// `<name of the directory>-<8 digits of the id>`, with whatever a session's name cannot hold
@@ -324,8 +533,7 @@ fn default_session(path: &Path, id: WorkspaceId) -> Result<SessionName> {
     if text.is_empty() {
         text.push_str("workspace");
     }
-    let digits: String = id.to_string().chars().take(8).collect();
-    let name = format!("{text}-{digits}");
+    let name = format!("{text}{}", default_ending(id));
     // A device's name with a suffix such as `con.x-1234` is still one: the prefix keeps it apart.
     SessionName::new(&name)
         .or_else(|_| SessionName::new(&format!("w-{name}")))

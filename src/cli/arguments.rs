@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use turnpoint::id::WorkspaceId;
+use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
@@ -391,9 +391,13 @@ pub(crate) struct VerifyArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  turnpoint doctor --rebuild")]
 pub(crate) struct DoctorArguments {
-    /// Build the index anew from the manifests; waits for running operations
+    /// Build the index anew from the checkpoints, and the store's own files that are damaged and
+    /// follow from them; waits for running operations
     #[arg(long)]
     pub(crate) rebuild: bool,
+    /// Forget an operation of another machine that is over, so that content can be removed again
+    #[arg(long, value_name = "ID", conflicts_with = "rebuild")]
+    pub(crate) forget_operation: Option<OperationId>,
 }
 
 #[cfg(test)]

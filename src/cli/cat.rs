@@ -76,9 +76,11 @@ pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Ex
         context.document(&CatDocument { id, path, size, content, content_bytes })?;
         return Ok(Exit::Done);
     }
-    let mut recording = Recording { out: context.printer.bytes(), failed: None };
-    let written = context.store.cat(&id, path, &mut recording, &());
-    match (written, recording.failed) {
+    let (written, failed) = context.run_printing(|store, printer, monitor| {
+        let mut recording = Recording { out: printer.bytes(), failed: None };
+        (store.cat(&id, path, &mut recording, monitor), recording.failed)
+    });
+    match (written, failed) {
         (Ok(()), _) => Ok(Exit::Done),
         (Err(_), Some(failed)) => Err(Failure::Output(failed)),
         // What was written before damage was found is only a part; the exit code says so.

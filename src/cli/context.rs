@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use turnpoint::id::CheckpointId;
+use turnpoint::path::printable;
 use turnpoint::{Error, Monitor, Spec, Store};
 
 use crate::cli::failure::Outcome;
@@ -22,6 +23,9 @@ pub(crate) struct Context {
     pub(crate) interrupt: Interrupt,
     /// What the library had to say and was not printed, for the JSON document.
     pub(crate) notices: Vec<NoticeDocument>,
+    /// Whether something was found damaged on the way, and told: what was asked for was done all the
+    /// same.
+    pub(crate) found_damage: bool,
 }
 
 impl Context {
@@ -34,7 +38,7 @@ impl Context {
         })?;
         let store = Store::at(&settings.home);
         let printer = Printer::new(style);
-        Ok(Self { settings, store, printer, interrupt, notices: Vec::new() })
+        Ok(Self { settings, store, printer, interrupt, notices: Vec::new(), found_damage: false })
     }
 
     /// Runs one operation of the library with progress, notices and cancellation.
@@ -42,10 +46,22 @@ impl Context {
         &mut self,
         operation: impl FnOnce(&Store, &dyn Monitor) -> turnpoint::Result<T>,
     ) -> turnpoint::Result<T> {
+        self.run_printing(|store, _, monitor| operation(store, monitor))
+    }
+
+    /// As [`Context::run`], for one that writes to the output meanwhile.
+    pub(crate) fn run_printing<T>(
+        &mut self,
+        operation: impl FnOnce(&Store, &mut Printer, &dyn Monitor) -> T,
+    ) -> T {
         let style = self.printer.style();
         let draws = !style.quiet && !style.json && io::stderr().is_terminal();
         let watch = Watch::start(style, draws, self.interrupt.clone());
-        let result = operation(&self.store, &watch);
+        if self.found_damage {
+            watch.expect_damage();
+        }
+        let result = operation(&self.store, &mut self.printer, &watch);
+        self.found_damage |= watch.found_damage();
         self.notices.extend(watch.finish());
         result
     }
@@ -70,7 +86,11 @@ impl Context {
     /// disk may change under the reader. That it cannot be looked for is no reason not to read.
     pub(crate) fn report_open_restore(&mut self) {
         let Ok(root) = self.root() else { return };
-        let Ok(Some(open)) = self.store.open_restore(&root, &()) else { return };
+        let open = match self.store.open_restore(&root, &()) {
+            Ok(Some(open)) => open,
+            Err(error @ Error::JournalUnreadable { .. }) => return self.report_journal(&error),
+            _ => return,
+        };
         let message = match (open.is_running, open.has_begun) {
             (true, _) => format!("a restore of {} is running", open.target),
             (false, true) => format!(
@@ -93,6 +113,17 @@ impl Context {
         } else {
             self.printer.style().complain(Kind::Warning, &message);
         }
+    }
+
+    fn report_journal(&mut self, error: &Error) {
+        let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        let message = printable(format!("{error}{hint}").as_bytes());
+        if self.is_json() {
+            self.notices.push(NoticeDocument { code: "journal-unreadable", message });
+        } else {
+            self.printer.style().complain(Kind::Warning, &message);
+        }
+        self.found_damage = true;
     }
 
     /// Prints a JSON document with the notices so far.

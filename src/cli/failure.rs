@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use turnpoint::Error;
 use turnpoint::path::printable;
+use turnpoint::{Error, ErrorClass};
 
 use crate::cli::exit::Exit;
 use crate::cli::format;
@@ -52,8 +52,9 @@ impl Failure {
         self
     }
 
-    fn exit(&self) -> Exit {
+    fn exit(&self, on_damage: Exit) -> Exit {
         match self {
+            Self::Library(error) if error.class() == ErrorClass::Damaged => on_damage,
             Self::Library(error) => error.class().into(),
             // Whoever reads has seen enough: `turnpoint list | head` is no failure.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
@@ -147,9 +148,14 @@ struct ErrorDocument<'a> {
     hint: Option<String>,
 }
 
-/// Tells it on standard error and says how to end.
-pub(crate) fn report(failure: &Failure, style: Style, notices: &[NoticeDocument]) -> Exit {
-    let exit = failure.exit();
+/// Tells it on standard error and says how to end; `on_damage` where damage is why it failed.
+pub(crate) fn report(
+    failure: &Failure,
+    style: Style,
+    notices: &[NoticeDocument],
+    on_damage: Exit,
+) -> Exit {
+    let exit = failure.exit(on_damage);
     if exit == Exit::Done {
         return exit;
     }
@@ -198,7 +204,7 @@ pub(crate) fn usage(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => Exit::Done,
-            Err(error) => report(&Failure::Output(error), Style::plain(false), &[]),
+            Err(error) => report(&Failure::Output(error), Style::plain(false), &[], Exit::Failed),
         };
     }
     // The arguments are not understood, so this is as near as one can get to what was meant.
@@ -209,7 +215,7 @@ pub(crate) fn usage(error: &clap::Error) -> Exit {
         let message = message.strip_prefix("error: ").unwrap_or(message);
         let failure = Failure::own(Exit::Usage, "usage", message)
             .hint("`turnpoint --help` lists commands and options");
-        return report(&failure, Style::plain(true), &[]);
+        return report(&failure, Style::plain(true), &[], Exit::Failed);
     }
     // Standard error is the only place for it.
     error.print().ok();

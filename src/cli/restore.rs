@@ -110,12 +110,24 @@ fn resume(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> O
 
 fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Outcome<Exit> {
     let options = options(&arguments.change, Vec::new(), context);
-    let open = context.run(|store, monitor| store.open_restore(root, monitor))?;
-    let Some(open) = open else {
-        return Err(Error::NoOpenRestore { workspace: root.to_owned() }.into());
+    // A journal that cannot be understood is set aside: that much is known of it.
+    let open = match context.run(|store, monitor| store.open_restore(root, monitor)) {
+        Ok(Some(open)) => Some(open),
+        Ok(None) => return Err(Error::NoOpenRestore { workspace: root.to_owned() }.into()),
+        Err(Error::JournalUnreadable { path, .. }) => {
+            if !arguments.change.yes && !context.is_json() {
+                let shown = printable(path.as_os_str().as_bytes());
+                context.printer.prose(&format!(
+                    "set the journal {shown} aside, which cannot be understood, and leave the \
+                     workspace as it is"
+                ))?;
+            }
+            None
+        }
+        Err(error) => return Err(error.into()),
     };
     if !arguments.change.yes {
-        if !context.is_json() {
+        if let Some(open) = open.as_ref().filter(|_| !context.is_json()) {
             let shown = printable(root.as_os_str().as_bytes());
             let changes = format::counted(open.changes, "change", "changes");
             let state = match &open.safety {
@@ -140,6 +152,9 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
     }
     let ended = context.run(|store, monitor| store.abort_restore(root, &options, monitor))?;
     let text = match &ended.safety {
+        _ if open.is_none() => "the interrupted restore is ended; the workspace is as it was left \
+                                and nothing in it was touched"
+            .to_owned(),
         Some(safety) => format!(
             "the interrupted restore is ended where it stood; what was there before is {safety}, \
              and `turnpoint undo` brings it back"

@@ -1,7 +1,7 @@
 //! What the program shows while the library works, and how it is told to stop.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,6 +28,7 @@ pub(crate) struct Watch {
     interrupt: Interrupt,
     style: Style,
     notices: Mutex<Vec<NoticeDocument>>,
+    found_damage: AtomicBool,
     drawer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -73,7 +74,18 @@ impl Watch {
             });
             (stop, thread)
         });
-        Self { progress, interrupt, style, notices: Mutex::default(), drawer }
+        let found_damage = AtomicBool::new(false);
+        Self { progress, interrupt, style, notices: Mutex::default(), found_damage, drawer }
+    }
+
+    /// Damage was told before in this command: it is not told again.
+    pub(crate) fn expect_damage(&self) {
+        self.found_damage.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there was a notice of damage that is still there.
+    pub(crate) fn found_damage(&self) -> bool {
+        self.found_damage.load(Ordering::Relaxed)
     }
 
     /// Takes the progress line away and gives the notices that were not printed.
@@ -158,6 +170,12 @@ impl Monitor for Watch {
 
     fn notice(&self, notice: &Notice) {
         let (kind, document) = describe(notice);
+        if matches!(notice, Notice::IndexDamaged { .. }) {
+            // Several readings of one command find the same.
+            if self.found_damage.swap(true, Ordering::Relaxed) {
+                return;
+            }
+        }
         if self.style.json {
             self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(document);
         } else if !self.style.quiet || kind == Kind::Warning {
@@ -210,6 +228,27 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
                 },
                 format::counted(*checkpoints, "checkpoint", "checkpoints")
             ),
+        ),
+        Notice::IndexDamaged { path, reason } => (
+            Kind::Warning,
+            "index-damaged",
+            format!(
+                "the index {} is damaged ({reason}); the files were read in its place; `turnpoint \
+                 doctor --rebuild` builds it anew",
+                path.display()
+            ),
+        ),
+        Notice::Repaired { path, reason, aside } => (
+            Kind::Warning,
+            "repaired",
+            match aside {
+                Some(aside) => format!(
+                    "{} was damaged ({reason}) and was made anew; the damaged one is kept as {}",
+                    path.display(),
+                    aside.display()
+                ),
+                None => format!("{} was missing and was made anew: {reason}", path.display()),
+            },
         ),
         Notice::AfterCommit { reason } => {
             (Kind::Warning, "after-commit", format!("the checkpoint stands, but {reason}"))

@@ -219,6 +219,32 @@ pub(crate) fn remove_durably(dir: &Dir, name: &[u8]) -> Result<bool> {
     Ok(removed)
 }
 
+/// Gives what has the name `name` in `dir`, whatever it is, another name in `to`, on the same file
+/// system, that nobody takes for truth: `name.damaged`, or `name.damaged-2` and so on where that is
+/// taken. Returns the new path; `None` where there is nothing.
+///
+/// # Durability
+/// The new name is durable when this returns.
+pub(crate) fn set_aside(dir: &Dir, name: &[u8], to: &Dir) -> Result<Option<PathBuf>> {
+    for number in 1..=SET_ASIDE_MAX {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let aside = [name, b".damaged", suffix.as_bytes()].concat();
+        if dir.stat(name)?.is_none() {
+            return Ok(None);
+        }
+        if dir.rename_no_replace(name, to, &aside)? == Placed::Done {
+            to.sync()?;
+            dir.sync()?;
+            return Ok(Some(to.path_of(&aside)));
+        }
+    }
+    let reason = format!("{SET_ASIDE_MAX} damaged ones are there already");
+    Err(unusable("set aside", &dir.path_of(name), reason))
+}
+
+/// How many damaged things of one name are kept.
+const SET_ASIDE_MAX: u32 = 1_000;
+
 /// Opens the directory `path`, which is this user's alone; makes it, and what is missing above it,
 /// with mode 0700, durably.
 ///

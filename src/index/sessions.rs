@@ -60,6 +60,12 @@ impl WriteTx<'_> {
         Ok(seq)
     }
 
+    /// Numbers of a session below `next` are not given out any more. The session need not be known.
+    pub(crate) fn keep_numbers(&self, session: &SessionName, next: u64) -> Result<()> {
+        let id = self.ensure_session(session)?;
+        self.raise_next_seq(id, next)
+    }
+
     /// Numbers below `next` are not given out any more.
     pub(super) fn raise_next_seq(&self, session: i64, next: u64) -> Result<()> {
         // The condition keeps a page clean that would be written with the same content.

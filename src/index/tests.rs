@@ -10,7 +10,7 @@ mod shipped;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;

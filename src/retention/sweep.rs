@@ -85,17 +85,22 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
         files.push(BadFile {
             path: access.layout.leases().join(operation.operation.id.to_string()),
             reason: format!(
-                "operation {} is of another machine and may still run",
-                operation.operation.id
+                "operation {0}, a {1} of {2}, is of another machine and may still run; once it does \
+                 not, `turnpoint doctor --forget-operation {0}` forgets it",
+                operation.operation.id,
+                operation.operation.kind.as_str(),
+                operation.operation.started_at,
             ),
         });
     }
-    if let Err(error) = journal::needed_by_journals(&access.layout) {
-        let path = match &error {
-            Error::Io { path, .. } => path.clone(),
-            _ => access.layout.journals(),
-        };
-        files.push(BadFile { path, reason: with_source(&error) });
+    match journal::survey(&access.layout) {
+        Ok(journals) => files.extend(journals.unreadable.into_iter().map(|(path, error)| {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            BadFile { path, reason: format!("{}{hint}", with_source(&error)) }
+        })),
+        Err(error) => {
+            files.push(BadFile { path: access.layout.journals(), reason: with_source(&error) });
+        }
     }
     let lost_pages = access.index.read("list damaged pages", |tx| tx.lost_pages())?;
     for hash in lost_pages {

@@ -10,7 +10,7 @@ use crate::capture::{
 };
 use crate::checkpoint::CheckpointRow;
 use crate::disk::{self, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, Repair, Result};
 use crate::git;
 use crate::id::SessionName;
 use crate::index::WriteTx;
@@ -52,6 +52,15 @@ impl Store {
         options: &CaptureOptions,
         monitor: &dyn Monitor,
     ) -> Result<CaptureOutcome> {
+        self.with_sound_index(monitor, || self.capture_once(path, options, monitor))
+    }
+
+    fn capture_once(
+        &self,
+        path: &Path,
+        options: &CaptureOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<CaptureOutcome> {
         let started = Instant::now();
         if let Some(label) = &options.label {
             check_label(label)?;
@@ -65,6 +74,7 @@ impl Store {
         recover_before_capture(&access, &open, monitor);
         let session = asked.unwrap_or_else(|| open.workspace.default_session.clone());
         adopt_own(&access, &session)?;
+        repair_session_file(&access, &session, monitor);
         let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
         let Foundation { mut base, parent } = foundation;
 
@@ -191,6 +201,29 @@ pub(super) fn open_workspace(
 fn recover_before_capture(access: &Access, open: &OpenWorkspace, monitor: &dyn Monitor) {
     if let Err(error) = interrupted::recover(access, open, monitor) {
         monitor.notice(&Notice::RestoreLeftOpen { reason: with_source(&error) });
+    }
+}
+
+/// Makes a damaged `session.json` anew. Where that fails the capture goes on: the index knows which
+/// numbers were given.
+fn repair_session_file(access: &Access, session: &SessionName, monitor: &dyn Monitor) {
+    let repaired = access.sessions.find(session).and_then(|session| {
+        let Some(session) = session else { return Ok(None) };
+        let is_sound = access.sessions.read_session_file(&session).is_ok();
+        if is_sound {
+            return Ok(None);
+        }
+        let given = access.index.read("list sessions", |tx| tx.sessions())?;
+        let row = given.iter().find(|row| row.name.folded() == session.folded());
+        let given = row.map_or(0, |row| row.next_seq);
+        access.sessions.repair_session_file(&session, given, &access.tmp)
+    });
+    match repaired {
+        Ok(None) => {}
+        Ok(Some(Repair { file, reason, aside })) => {
+            monitor.notice(&Notice::Repaired { path: file, reason, aside });
+        }
+        Err(error) => monitor.notice(&Notice::Remark { text: error.with_source() }),
     }
 }
 

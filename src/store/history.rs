@@ -9,15 +9,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::checkpoint::PinFile;
+use crate::checkpoint::{PinFile, Place, in_order_of_making};
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::index::{FILE_NAME, ReadTx};
 use crate::journal::{Journal, JournalPhase};
 use crate::manifest::{Counts, Entry, EntryKind, Manifest, read_entries};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::sessions::{Found, with_source};
 use crate::store::{Reading, Store, open_root, session_name};
@@ -82,11 +83,21 @@ pub enum ListItem {
     },
 }
 
+impl ListItem {
+    /// Which checkpoint it is about.
+    pub fn id(&self) -> &CheckpointId {
+        match self {
+            Self::Checkpoint(summary) => &summary.id,
+            Self::Legacy(id) | Self::Unreadable { id, .. } => id,
+        }
+    }
+}
+
 /// Checkpoints, the oldest first.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Listing {
-    /// In order of time, then of number.
+    /// In the order in which they were made, whatever the clock said then.
     pub items: Vec<ListItem>,
 }
 
@@ -217,7 +228,7 @@ impl FromStr for Spec {
     }
 }
 
-impl Reading {
+impl Reading<'_> {
     /// The session of that name as it is written on disk.
     fn session(&self, name: &SessionName) -> Result<SessionName> {
         match self.sessions.find(name)? {
@@ -238,25 +249,53 @@ impl Reading {
         self.sessions.require(&id)
     }
 
+    /// Asks the index; `None` where there is none, and where it is damaged: the files are the truth, and
+    /// answer in its place. That is told once.
+    fn ask<T>(
+        &self,
+        statement: &'static str,
+        body: impl FnOnce(ReadTx<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if self.is_index_given_up.get() {
+            return Ok(None);
+        }
+        let damage = match (&self.index, &self.index_damage) {
+            (None, None) => return Ok(None),
+            (None, Some(reason)) => reason.clone(),
+            (Some(index), _) => match index.read(statement, body) {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error @ (Error::IndexDamaged { .. } | Error::Index { .. })) => {
+                    with_source(&error)
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        self.is_index_given_up.set(true);
+        let path = self.layout.root().join(FILE_NAME);
+        self.monitor.notice(&Notice::IndexDamaged { path, reason: damage });
+        Ok(None)
+    }
+
     fn is_pruning(&self, id: &CheckpointId) -> Result<bool> {
-        let Some(index) = &self.index else { return Ok(false) };
-        let row = index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
-        Ok(row.is_some_and(|row| row.is_pruning()))
+        let row = self.ask("find a checkpoint", |tx| tx.checkpoint(id))?;
+        Ok(row.flatten().is_some_and(|row| row.is_pruning()))
     }
 
     fn pruning(&self) -> Result<BTreeSet<CheckpointId>> {
-        let Some(index) = &self.index else { return Ok(BTreeSet::new()) };
-        let marked = index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
-        Ok(marked.into_iter().collect())
+        let marked = self.ask("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
+        Ok(marked.into_iter().flatten().collect())
     }
 
     /// The checkpoints that may be of a workspace: those whose rows say so, and those without a row.
     fn candidates(&self, workspace: WorkspaceId) -> Result<Vec<CheckpointId>> {
         let all = self.all_ids()?;
-        let Some(index) = &self.index else { return Ok(all) };
-        let rows = index.read("list checkpoints", |tx| tx.all_checkpoints())?;
-        let other: BTreeSet<CheckpointId> =
-            rows.into_iter().filter(|row| row.workspace != workspace).map(|row| row.id).collect();
+        let rows = self.ask("list checkpoints", |tx| tx.all_checkpoints())?;
+        let other: BTreeSet<CheckpointId> = rows
+            .into_iter()
+            .flatten()
+            .filter(|row| row.workspace != workspace)
+            .map(|row| row.id)
+            .collect();
         Ok(all.into_iter().filter(|id| !other.contains(id)).collect())
     }
 
@@ -276,34 +315,44 @@ impl Reading {
 
     fn items(&self, ids: Vec<CheckpointId>) -> Result<Vec<ListItem>> {
         let pruning = self.pruning()?;
-        let mut items: Vec<ListItem> = ids
+        let items: Vec<(ListItem, Option<CheckpointId>)> = ids
             .into_iter()
             .filter(|id| !pruning.contains(id))
             .filter_map(|id| self.item(id))
             .collect();
-        items.sort_by_cached_key(|item| match item {
-            ListItem::Checkpoint(summary) => (Some(summary.created_at), summary.id.clone()),
-            ListItem::Legacy(id) | ListItem::Unreadable { id, .. } => (None, id.clone()),
+        let ordered = in_order_of_making(items, |(item, parent)| Place {
+            id: item.id(),
+            parent: parent.as_ref(),
+            created_at: match item {
+                ListItem::Checkpoint(summary) => Some(summary.created_at),
+                ListItem::Legacy(_) | ListItem::Unreadable { .. } => None,
+            },
         });
-        Ok(items)
+        Ok(ordered.into_iter().map(|(item, _)| item).collect())
     }
 
-    fn item(&self, id: CheckpointId) -> Option<ListItem> {
-        match self.sessions.read(&id) {
-            Found::Absent => None,
-            Found::Legacy => Some(ListItem::Legacy(id)),
+    /// A line of a list, and the checkpoint before it.
+    fn item(&self, id: CheckpointId) -> Option<(ListItem, Option<CheckpointId>)> {
+        let item = match self.sessions.read(&id) {
+            Found::Absent => return None,
+            Found::Legacy => ListItem::Legacy(id),
             Found::Unreadable { reason } => {
                 let path = self.sessions.manifest_path(&id);
-                Some(ListItem::Unreadable { id, path, reason })
+                ListItem::Unreadable { id, path, reason }
             }
-            Found::Valid { manifest, .. } => match self.sessions.read_pin(&id) {
-                Ok(pin) => Some(ListItem::Checkpoint(Box::new(summary(*manifest, pin)))),
-                Err(error) => {
-                    let path = self.sessions.pin_path(&id);
-                    Some(ListItem::Unreadable { id, path, reason: with_source(&error) })
-                }
-            },
-        }
+            Found::Valid { manifest, .. } => {
+                let parent = manifest.parent.as_ref().map(|parent| parent.id.clone());
+                let item = match self.sessions.read_pin(&id) {
+                    Ok(pin) => ListItem::Checkpoint(Box::new(summary(*manifest, pin))),
+                    Err(error) => {
+                        let path = self.sessions.pin_path(&id);
+                        ListItem::Unreadable { id, path, reason: with_source(&error) }
+                    }
+                };
+                return Some((item, parent));
+            }
+        };
+        Some((item, None))
     }
 
     fn workspace_at(&self, path: &Path) -> Result<Option<WorkspaceId>> {
@@ -374,15 +423,17 @@ impl Store {
     /// Where the store cannot be listed.
     pub fn sessions(&self, monitor: &dyn Monitor) -> Result<Vec<SessionSummary>> {
         let Some(reading) = self.read(monitor)? else { return Ok(Vec::new()) };
-        let mut sessions = Vec::new();
-        for name in reading.sessions.names()? {
-            let items = reading.items(reading.ids_of(&name)?)?;
-            if !items.is_empty() {
-                sessions.push(session_summary(name, &items));
-            }
+        let mut by_session: Vec<(SessionName, Vec<ListItem>)> = Vec::new();
+        for item in reading.items(reading.all_ids()?)? {
+            let name = item.id().session.clone();
+            let known = by_session.iter().position(|(known, _)| *known == name);
+            // That with the newest checkpoint so far goes to the end.
+            let mut session =
+                known.map_or_else(|| (name, Vec::new()), |known| by_session.remove(known));
+            session.1.push(item);
+            by_session.push(session);
         }
-        sessions.sort_by_key(|session| session.span.map(|(_, last)| last));
-        Ok(sessions)
+        Ok(by_session.into_iter().map(|(name, items)| session_summary(name, &items)).collect())
     }
 
     /// Everything that is known about one checkpoint, without its entries.
@@ -466,17 +517,18 @@ impl Store {
     /// [`Error::NoCheckpoint`], [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what
     /// exists.
     pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
-        let no_checkpoint = || Error::NoCheckpoint { workspace: path.to_owned() };
-        let query = match &spec.session {
-            Some(session) => ListQuery::Session(session.as_str().to_owned()),
-            None => ListQuery::Workspace(path.to_owned()),
-        };
         if let (Some(session), Which::Seq(seq)) = (&spec.session, spec.which) {
             // Whether it is there, and readable, the command itself finds out.
             let reading = self.reading(session, monitor)?;
             return Ok(CheckpointId { session: reading.session(session)?, seq });
         }
-        let listing = self.list(&query, monitor)?;
+        let mut listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
+        if let Some(session) = &spec.session {
+            let session = self.reading(session, monitor)?.session(session)?;
+            listing.items.retain(|item| item.id().session == session);
+        }
+        let no_checkpoint =
+            || Error::NoCheckpoint { workspace: path.to_owned(), session: spec.session.clone() };
         let plain: Vec<&CheckpointSummary> =
             listing.checkpoints().filter(|summary| summary.trigger != "pre-restore").collect();
         let session = match plain.last() {
@@ -516,7 +568,7 @@ impl Store {
         }))
     }
 
-    fn reading(&self, session: &SessionName, monitor: &dyn Monitor) -> Result<Reading> {
+    fn reading<'a>(&self, session: &SessionName, monitor: &'a dyn Monitor) -> Result<Reading<'a>> {
         self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
             session: session.to_string(),
             nearest: Vec::new(),

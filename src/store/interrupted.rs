@@ -2,6 +2,7 @@
 
 use crate::access::{Access, OpenWorkspace};
 use crate::adoption::{self, Compared};
+use crate::disk::{Dir, FileKind};
 use crate::error::{Error, Result};
 use crate::id::OperationId;
 use crate::journal::{Journal, JournalPhase};
@@ -41,6 +42,47 @@ pub(super) fn forget_what_was_saved(access: &Access, open: &OpenWorkspace) -> Re
     // Its process is dead, since this one has the workspace's lock: what it protected goes first.
     adoption::reap(access, &mut Compared::default())?;
     drop_saved(access, journal.operation)
+}
+
+/// Ends a restore whose journal cannot be understood: nobody knows what it changed and what it was to
+/// change, so nothing in the workspace is touched. The journal is kept under another name, and what
+/// the restore may have left in the workspace is named. `None` where the journal is understood, or
+/// there is none.
+pub(super) fn set_journal_aside(
+    access: &Access,
+    open: &OpenWorkspace,
+) -> Result<Option<Vec<String>>> {
+    let Err(Error::JournalUnreadable { path, reason, .. }) =
+        Journal::read(&access.layout, open.workspace.id)
+    else {
+        return Ok(None);
+    };
+    let mut remarks = Vec::new();
+    if let Some(aside) = Journal::set_aside(&access.layout, open.workspace.id)? {
+        let (path, aside) = (path.display(), aside.display());
+        remarks.push(format!("{path} could not be understood ({reason}); it is kept as {aside}"));
+    }
+    for left in left_in_workspace(&open.dir)? {
+        remarks.push(format!("{left} was left as it is: it may hold what a restore displaced"));
+    }
+    Ok(Some(remarks))
+}
+
+/// What restores have left in `.turnpoint`, as paths below the root: stages, and what was kept.
+fn left_in_workspace(root: &Dir) -> Result<Vec<String>> {
+    const TURNPOINT: &[u8] = b".turnpoint";
+    if root.stat(TURNPOINT)?.is_none_or(|stat| stat.kind != FileKind::Dir) {
+        return Ok(Vec::new());
+    }
+    let names = root.open_child(TURNPOINT)?.names()?;
+    let is_left = |name: &&Vec<u8>| name.starts_with(b"stage-") || name.starts_with(b"kept-");
+    let mut left: Vec<String> = names
+        .iter()
+        .filter(is_left)
+        .map(|name| format!(".turnpoint/{}", crate::path::printable(name)))
+        .collect();
+    left.sort();
+    Ok(left)
 }
 
 /// Ends a restore of this process before it has changed anything.

@@ -5,17 +5,30 @@ use serde_json::{Value, json};
 use crate::access::Access;
 use crate::clock::Timestamp;
 use crate::disk;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::CheckpointId;
+use crate::layout::Layout;
+use crate::monitor::{Monitor, Notice};
 
 /// Appends one line: the time, the verb, and what the verb has to say.
-pub(super) fn append(access: &Access, verb: &str, mut details: Value) -> Result<()> {
+pub(super) fn append(access: &Access, verb: &str, details: Value) -> Result<()> {
+    append_to(&access.layout, verb, details)
+}
+
+/// As [`append`], without an open store.
+pub(super) fn append_to(layout: &Layout, verb: &str, mut details: Value) -> Result<()> {
     if let Some(details) = details.as_object_mut() {
         details.insert("at".to_owned(), json!(Timestamp::now().to_string()));
         details.insert("verb".to_owned(), json!(verb));
     }
     let line = serde_json::to_vec(&details).unwrap_or_default();
-    disk::append_line(&access.layout.operations_log(), &line)
+    disk::append_line(&layout.operations_log(), &line)
+}
+
+/// Tells that the log was not written. What it is about has happened, so that is no error.
+pub(super) fn tell_unwritten(error: &Error, monitor: &dyn Monitor) {
+    let text = format!("this was done and not written down: {}", error.with_source());
+    monitor.notice(&Notice::Remark { text });
 }
 
 /// A checkpoint as the log names it.

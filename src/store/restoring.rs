@@ -224,6 +224,17 @@ impl Store {
     ) -> Result<EndedRestore> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        if let Some(remarks) = interrupted::set_journal_aside(&access, &open)? {
+            let details = serde_json::json!({
+                "workspace": open.workspace.id.to_string(),
+                "root": open.path.to_string_lossy(),
+                "remarks": remarks,
+            });
+            if let Err(error) = log::append(&access, "restore-abort", details) {
+                log::tell_unwritten(&error, monitor);
+            }
+            return Ok(EndedRestore { safety: None, left: vec![], remarks });
+        }
         interrupted::forget_what_was_saved(&access, &open)?;
         let Some((safety, remarks)) = restore::abort(&access, &open)? else {
             return Err(Error::NoOpenRestore { workspace: open.path.clone() });

@@ -6,9 +6,11 @@ use crate::checkpoint::PinFile;
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
-use crate::id::{CheckpointId, SessionName};
+use crate::id::{CheckpointId, OperationId, SessionName};
 use crate::limits;
 use crate::monitor::Monitor;
+use crate::operation::OperationKind;
+use crate::registration::{self, Liveness};
 use crate::retention::{self, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 use crate::store::{Store, capturing::check_label, log};
 
@@ -55,6 +57,43 @@ impl Store {
             check_label(label)?;
         }
         self.change_pin(id, monitor, |pin| pin.label = label.map(str::to_owned))
+    }
+
+    /// Forgets an operation of another machine, which nobody here can tell to be over; or one whose
+    /// process is dead. A checkpoint that it had committed stays; what it protected besides may be
+    /// removed.
+    ///
+    /// # Errors
+    /// [`Error::OperationNotFound`]; [`Error::OperationAlive`] where its lease is locked.
+    pub fn forget_operation(
+        &self,
+        id: OperationId,
+        monitor: &dyn Monitor,
+    ) -> Result<ForgottenOperation> {
+        if !self.exists()? {
+            return Err(Error::OperationNotFound { id });
+        }
+        let access = self.enter(monitor)?;
+        let rows = access.index.read("list operations", |tx| tx.operations())?;
+        let row = rows.into_iter().find(|row| row.operation.id == id);
+        let row = row.ok_or(Error::OperationNotFound { id })?;
+        let is_foreign = registration::liveness(&access, &row)? == Liveness::Foreign;
+        // A lock that is seen tells the truth, wherever its holder runs.
+        if disk::is_alive(&access.leases, id)? {
+            return Err(Error::OperationAlive { id });
+        }
+        adoption::end_operation(&access, &row)?;
+        let (kind, started_at) = (row.operation.kind, row.operation.started_at);
+        let details = serde_json::json!({
+            "operation": id.to_string(),
+            "kind": kind.as_str(),
+            "started_at": started_at.to_string(),
+            "foreign": is_foreign,
+        });
+        if let Err(error) = log::append(&access, "forget-operation", details) {
+            log::tell_unwritten(&error, monitor);
+        }
+        Ok(ForgottenOperation { kind, started_at, is_foreign })
     }
 
     fn change_pin(
@@ -106,7 +145,7 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
         let access = self.enter(monitor)?;
-        prune(&access, session, rule)
+        prune(&access, session, rule, monitor)
     }
 
     /// What [`Store::gc`] would drop and remove.
@@ -137,12 +176,24 @@ impl Store {
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;
         let marked = retention::finish_pruning(&access)?;
-        let mut prune = prune(&access, None, PruneRule::default())?;
+        let mut prune = prune(&access, None, PruneRule::default(), monitor)?;
         prune.pruned.extend(marked);
         let sweep = sweep(&access, monitor)?;
         access.index.empty_wal()?;
         Ok(GcOutcome { prune, sweep })
     }
+}
+
+/// An operation that was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForgottenOperation {
+    /// What it did.
+    pub kind: OperationKind,
+    /// When it began, by the clock of its machine.
+    pub started_at: Timestamp,
+    /// Whether it was of another machine; else its process was dead.
+    pub is_foreign: bool,
 }
 
 /// On a full disk a collection cannot even write that it removes something: it gives up a file that
@@ -183,12 +234,20 @@ fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<Sessio
     }
 }
 
-fn prune(access: &Access, session: Option<&SessionName>, rule: PruneRule) -> Result<PruneOutcome> {
+fn prune(
+    access: &Access,
+    session: Option<&SessionName>,
+    rule: PruneRule,
+    monitor: &dyn Monitor,
+) -> Result<PruneOutcome> {
     let outcome = retention::prune(access, &sessions(access, session)?, rule)?;
     if !outcome.pruned.is_empty() {
         let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
         let why = if rule == PruneRule::default() { "retention" } else { "asked for" };
-        log::append(access, "prune", serde_json::json!({ "checkpoints": ids, "why": why }))?;
+        let details = serde_json::json!({ "checkpoints": ids, "why": why });
+        if let Err(error) = log::append(access, "prune", details) {
+            log::tell_unwritten(&error, monitor);
+        }
     }
     Ok(outcome)
 }
@@ -202,7 +261,9 @@ fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
             "blobs": outcome.blobs_removed,
             "bytes": outcome.bytes_removed,
         });
-        log::append(access, "sweep", details)?;
+        if let Err(error) = log::append(access, "sweep", details) {
+            log::tell_unwritten(&error, monitor);
+        }
     }
     Ok(outcome)
 }

@@ -1,13 +1,14 @@
 //! Building the index anew from what it is derived from: manifests, pages, pins.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::blobs::Blobs;
+use crate::checkpoint::{Place, SessionRow, in_order_of_making};
 use crate::disk::Dir;
-use crate::error::{BadFile, Error, Result};
+use crate::error::{BadFile, Error, Repair, Result};
 use crate::hash::Digest;
 use crate::id::CheckpointId;
-use crate::index::{FILE_NAME, Index, NEW_FILE_NAME};
+use crate::index::{Access, FILE_NAME, Index, NEW_FILE_NAME, Opened};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::monitor::{Monitor, Phase};
@@ -23,6 +24,8 @@ pub struct RebuildOutcome {
     /// Manifests, pages and pins that could not be understood. They were left as they are, and while
     /// there are any nothing is deleted.
     pub unreadable: Vec<BadFile>,
+    /// Files of the store that were missing or damaged and were made anew.
+    pub repaired: Vec<Repair>,
 }
 
 /// Builds the index anew and puts it in place of the old one, which is moved aside with its
@@ -38,6 +41,7 @@ pub(crate) fn rebuild(
     monitor: &dyn Monitor,
 ) -> Result<RebuildOutcome> {
     let root = Dir::open(layout.root())?;
+    let given = numbers_given(&root);
     // What an interrupted rebuild left.
     for suffix in ["", "-journal", "-wal", "-shm"] {
         root.try_unlink(format!("{NEW_FILE_NAME}{suffix}").as_bytes())?;
@@ -59,6 +63,10 @@ pub(crate) fn rebuild(
             }
         };
         let inserted = index.write("insert a checkpoint", |tx| {
+            // A checkpoint that is named was given its number, whether or not it is still there.
+            for named in manifest.references() {
+                tx.keep_numbers(&named.session, named.seq.get() + 1)?;
+            }
             tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), blobs)
         });
         match inserted {
@@ -72,6 +80,9 @@ pub(crate) fn rebuild(
         }
         monitor.advanced(1, 0);
     }
+    index.write("keep the numbers given", |tx| {
+        given.iter().try_for_each(|row| tx.keep_numbers(&row.name, row.next_seq))
+    })?;
     index.close_without_wal()?;
     // The old log goes before the new database comes: beside it, it would be taken for its own.
     for suffix in ["-wal", "-shm", ""] {
@@ -80,6 +91,17 @@ pub(crate) fn rebuild(
     root.rename_to(NEW_FILE_NAME.as_bytes(), &root, FILE_NAME.as_bytes())?;
     root.sync()?;
     Ok(outcome)
+}
+
+/// What the index that is to be replaced knows of the numbers given, as far as it can be read: files
+/// alone do not know those of checkpoints that are gone.
+fn numbers_given(root: &Dir) -> Vec<SessionRow> {
+    match Index::open(root, Access::Read) {
+        Ok(Opened::Ready(index)) => {
+            index.read("list sessions", |tx| tx.sessions()).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn bad(path: std::path::PathBuf, error: &Error) -> BadFile {
@@ -105,7 +127,15 @@ struct Readable {
 fn read_all(sessions: &Sessions, outcome: &mut RebuildOutcome) -> Result<Vec<Readable>> {
     let mut manifests = Vec::new();
     for session in sessions.names()? {
-        for seq in sessions.listing(&session)?.manifests {
+        // One session that cannot be listed does not take the others with it.
+        let listing = match sessions.listing(&session) {
+            Ok(listing) => listing,
+            Err(error) => {
+                outcome.unreadable.push(bad(sessions.directory(&session), &error));
+                continue;
+            }
+        };
+        for seq in listing.manifests {
             let id = CheckpointId { session: session.clone(), seq };
             match sessions.read(&id) {
                 Found::Valid { manifest, digest, file_bytes } => {
@@ -122,34 +152,12 @@ fn read_all(sessions: &Sessions, outcome: &mut RebuildOutcome) -> Result<Vec<Rea
     Ok(manifests)
 }
 
-/// By time, but each after its parent: the newest checkpoint of a workspace is the last inserted, and
-/// a clock that was set back must not change which one that is.
-fn in_order(mut manifests: Vec<Readable>) -> Vec<Readable> {
-    manifests.sort_by(|a, b| {
-        let key = |readable: &Readable| (readable.manifest.created_at, readable.id.clone());
-        key(a).cmp(&key(b))
-    });
-    let present: HashSet<CheckpointId> = manifests.iter().map(|found| found.id.clone()).collect();
-    let mut placed: HashSet<CheckpointId> = HashSet::new();
-    let mut ordered = Vec::with_capacity(manifests.len());
-    while !manifests.is_empty() {
-        let before = manifests.len();
-        let mut waiting = Vec::new();
-        for found in manifests {
-            let parent = found.manifest.parent.as_ref().map(|parent| &parent.id);
-            let is_ready = parent.is_none_or(|id| placed.contains(id) || !present.contains(id));
-            if is_ready {
-                placed.insert(found.id.clone());
-                ordered.push(found);
-            } else {
-                waiting.push(found);
-            }
-        }
-        if waiting.len() == before {
-            // Parents in a circle: no order is right, and time is as good as any.
-            ordered.append(&mut waiting);
-        }
-        manifests = waiting;
-    }
-    ordered
+/// As they were made: the newest checkpoint of a workspace is the last inserted, and a clock that was
+/// set back must not change which one that is.
+fn in_order(manifests: Vec<Readable>) -> Vec<Readable> {
+    in_order_of_making(manifests, |Readable { id, manifest, .. }| Place {
+        id,
+        parent: manifest.parent.as_ref().map(|parent| &parent.id),
+        created_at: Some(manifest.created_at),
+    })
 }

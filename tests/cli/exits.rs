@@ -135,7 +135,8 @@ fn a_manifest_that_cannot_be_read_is_named_and_the_others_are_listed() {
     assert_eq!(json["checkpoints"][0]["seq"], 1);
     program.run(["list", "--sessions"]).exits(4);
     program.run(["show", "s", "0"]).exits(4);
-    program.run(["restore", "s", "0", "--yes"]).exits(4);
+    program.run(["restore", "s", "0", "--yes"]).exits(3);
+    program.run(["pin", "s", "0"]).exits(1);
     let json = program.run(["verify", "--json"]).exits(4).json();
     assert_eq!(
         (&json["ok"], &json["findings"][0]["kind"]),

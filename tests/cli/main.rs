@@ -5,6 +5,7 @@
 mod support;
 
 mod collision;
+mod damage;
 mod documents;
 mod exits;
 mod help;

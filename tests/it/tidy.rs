@@ -37,6 +37,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("journal", "workspaces", "a journal is of one directory"),
     ("sessions", "layout", "where sessions lie"),
     ("workspaces", "layout", "where workspaces lie"),
+    ("workspaces", "sessions", "a file that is lost is made anew from manifests"),
     ("registration", "access", "an operation is registered in an open store"),
     ("adoption", "access", "rows are added in an open store"),
     ("adoption", "registration", "an operation is dead or alive"),

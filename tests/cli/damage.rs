@@ -1,0 +1,388 @@
+//! A store in which something is damaged: it concerns as little as possible, is named, and is repaired
+//! from what else is known; nothing is lost on the way.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::program::{Program, Run, run};
+use crate::support::tree::{build, file};
+
+const GARBAGE: &[u8] = b"\x00\xffgarbage";
+
+/// Two checkpoints of the workspace in session `s`, and one in its default session.
+fn captured() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one")), ("sub/b.txt", file("two"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    program.run(["capture"]).ok();
+    program.run(["capture", "--session", "s"]).ok();
+    program
+}
+
+/// Another workspace in the same store.
+fn other(program: &Program) -> PathBuf {
+    let other = program.root().join("other");
+    build(&other, [("c.txt", file("three"))]);
+    other
+}
+
+/// The only directory in `workspaces`.
+fn workspace_file(program: &Program) -> PathBuf {
+    let mut all = fs::read_dir(program.store().join("workspaces")).unwrap();
+    let dir = all.next().unwrap().unwrap().path();
+    assert!(all.next().is_none());
+    dir.join("workspace.json")
+}
+
+fn findings(program: &Program) -> Vec<(String, PathBuf)> {
+    let run = program.run(["verify", "--read-data", "--json"]);
+    let json = run.json();
+    let found: Vec<_> = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&finding["kind"]), PathBuf::from(text(&finding["file"]["path"])))
+        })
+        .collect();
+    run.exits(if found.is_empty() { 0 } else { 4 });
+    found
+}
+
+/// Every checkpoint as `session:seq workspace`.
+fn checkpoints(program: &Program, session: &str) -> Vec<String> {
+    let json = program.run(["list", "--session", session, "--json"]).json();
+    let shown = |it: &Value| format!("{} {}", it["seq"], it["workspace"].as_str().unwrap());
+    json["checkpoints"].as_array().unwrap().iter().map(shown).collect()
+}
+
+fn said(run: &Run, text: &str) {
+    assert!(run.stderr.contains(text), "{text:?} is not in\n{}", run.stderr);
+}
+
+fn log(program: &Program) -> Vec<Value> {
+    let text = fs::read_to_string(program.store().join("operations.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn default_session(program: &Program) -> String {
+    let json = program.run(["list", "--sessions", "--json"]).json();
+    let sessions = json["sessions"].as_array().unwrap().iter();
+    let names = sessions.map(|session| session["session"].as_str().unwrap().to_owned());
+    names.into_iter().find(|name| name.starts_with("work-")).unwrap()
+}
+
+#[test]
+fn a_damaged_workspace_file_concerns_its_own_workspace_and_is_made_anew() {
+    let program = captured();
+    let damaged = workspace_file(&program);
+    let (other, session) = (other(&program), default_session(&program));
+    let before = checkpoints(&program, "s");
+    for is_lost in [false, true] {
+        if is_lost {
+            fs::remove_file(&damaged).unwrap();
+        } else {
+            fs::write(&damaged, GARBAGE).unwrap();
+        }
+        let in_other = |words: &[&str]| {
+            program.run(words.iter().copied().chain(["-C", other.to_str().unwrap()]))
+        };
+        in_other(&["capture", "--session", "t"]).ok();
+        in_other(&["list"]).ok();
+        let found = ("workspace-unreadable".to_owned(), damaged.clone());
+        assert_eq!(findings(&program), [found]);
+        // Reading answers from the checkpoints and repairs nothing.
+        assert_eq!(checkpoints(&program, "s"), before);
+        program.run(["show", "s:latest"]).ok();
+        assert_eq!(damaged.exists(), !is_lost);
+        // Below the root too it is known whose the directory is.
+        let mut below = program.command(["capture"]);
+        let made = run(below.current_dir(program.workspace().join("sub"))).ok();
+        said(&made, "workspace.json was");
+        assert!(made.stdout.contains(&format!("captured {session}:")), "{}", made.stdout);
+        assert_eq!(findings(&program), []);
+    }
+    let aside = damaged.with_file_name("workspace.json.damaged");
+    assert_eq!(fs::read(aside).unwrap(), GARBAGE);
+    let id = damaged.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    assert!(checkpoints(&program, &session).iter().all(|line| line.ends_with(id)));
+}
+
+#[test]
+fn doctor_makes_workspace_files_anew_so_that_a_moved_workspace_is_known() {
+    let program = captured();
+    let damaged = workspace_file(&program);
+    fs::remove_file(&damaged).unwrap();
+    fs::create_dir(&damaged).unwrap();
+    assert_eq!(findings(&program), [("workspace-unreadable".to_owned(), damaged.clone())]);
+    let json = program.run(["doctor", "--rebuild", "--json"]).ok().json();
+    assert_eq!(json["repaired"][0]["file"]["path"], damaged.to_str().unwrap());
+    let aside = json["repaired"][0]["aside"]["path"].as_str().unwrap();
+    assert!(Path::new(aside).is_dir());
+    assert_eq!(findings(&program), []);
+    assert_eq!(log(&program).last().unwrap()["verb"], "doctor-rebuild");
+    let (here, moved) = (program.workspace(), program.root().join("moved"));
+    fs::rename(&here, &moved).unwrap();
+    fs::create_dir(&here).unwrap();
+    let capture = ["capture", "-C", moved.to_str().unwrap()];
+    said(&program.run(capture).ok(), "the workspace was moved");
+    assert_eq!(workspace_file(&program), damaged);
+}
+
+#[test]
+fn a_workspace_file_of_a_newer_program_is_left_alone() {
+    let program = captured();
+    let newer = workspace_file(&program);
+    fs::write(&newer, r#"{"format":2,"more":true}"#).unwrap();
+    said(&program.run(["capture"]).exits(3), "has format 2");
+    program.run(["doctor", "--rebuild"]).exits(4);
+    assert_eq!(fs::read_to_string(&newer).unwrap(), r#"{"format":2,"more":true}"#);
+    let other = other(&program);
+    program.run(["capture", "-C", other.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn no_number_is_given_twice_whatever_becomes_of_session_file_and_index() {
+    let program = captured();
+    let session_file = program.store().join("s/session.json");
+    // Numbers up to 40 were given, as only this file knows.
+    fs::write(&session_file, r#"{"next_seq":41,"agent":"of a later version"}"#).unwrap();
+    assert_eq!(findings(&program), []);
+    program.run(["capture", "--session", "s"]).ok();
+    fs::remove_file(program.store().join("s/41.json")).unwrap();
+    fs::write(&session_file, GARBAGE).unwrap();
+    let found = findings(&program);
+    assert!(found.contains(&("session-unreadable".to_owned(), session_file.clone())), "{found:?}");
+    // Other sessions go on, and so does this one.
+    program.run(["capture", "--session", "t"]).ok();
+    let made = program.run(["capture", "--session", "s"]).ok();
+    assert!(made.stdout.contains("captured s:42"), "{}", made.stdout);
+    said(&made, "session.json was damaged");
+    let aside = session_file.with_file_name("session.json.damaged");
+    assert_eq!(fs::read(aside).unwrap(), GARBAGE);
+    // What the index knows survives its rebuilding, and goes into the file.
+    fs::write(&session_file, GARBAGE).unwrap();
+    fs::remove_file(program.store().join("s/42.json")).unwrap();
+    program.run(["doctor", "--rebuild"]).ok();
+    assert_eq!(fs::read_to_string(&session_file).unwrap(), r#"{"next_seq":43}"#);
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        fs::remove_file(program.store().join(name)).ok();
+    }
+    let made = program.run(["capture", "--session", "s"]).ok();
+    assert!(made.stdout.contains("captured s:43"), "{}", made.stdout);
+    assert_eq!(findings(&program), []);
+}
+
+#[test]
+fn a_journal_that_cannot_be_understood_is_named_and_can_be_ended() {
+    let program = captured();
+    let workspace = workspace_file(&program);
+    let id = workspace.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let journal = program.store().join(format!("journal/{id}.json"));
+    fs::write(&journal, GARBAGE).unwrap();
+    let stage = program.workspace().join(".turnpoint/stage-00");
+    build(&stage, [("0", file("displaced"))]);
+    assert_eq!(findings(&program), [("journal-unreadable".to_owned(), journal.clone())]);
+    let abort = format!("`turnpoint -C {} restore --abort`", program.workspace().display());
+    said(&program.run(["capture"]).ok(), "--abort");
+    said(&program.run(["prune"]).exits(3), &abort);
+    said(&program.run(["gc"]).exits(3), &abort);
+    said(&program.run(["restore", "s:0", "--yes"]).exits(3), "--abort");
+    said(&program.run(["list"]).exits(4), &abort);
+    program.run(["restore", "--continue"]).exits(3);
+    said(&program.run(["restore", "--abort"]).exits(3), "needs a yes");
+    assert!(journal.exists());
+    let ended = program.run(["restore", "--abort", "--yes"]).ok();
+    said(&ended, ".turnpoint/stage-00 was left as it is");
+    let aside = journal.with_extension("json.damaged");
+    said(&ended, &format!("it is kept as {}", aside.display()));
+    assert_eq!(fs::read(aside).unwrap(), GARBAGE);
+    assert_eq!(fs::read_to_string(stage.join("0")).unwrap(), "displaced");
+    assert_eq!(log(&program).last().unwrap()["verb"], "restore-abort");
+    assert_eq!(findings(&program), []);
+    program.run(["restore", "--abort", "--yes"]).exits(2);
+    program.run(["gc"]).ok();
+    program.run(["restore", "s:0", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "one");
+}
+
+#[test]
+fn an_operation_of_another_machine_is_forgotten_only_when_told_to() {
+    let program = captured();
+    let id = "0123456789abcdef0123456789abcdef";
+    let insert = format!(
+        "INSERT INTO operations (id, kind, machine, boot, started_at_ns) \
+         VALUES (x'{id}', 'capture', zeroblob(16), x'ffffffffffffffffffffffffffffffff', 1)"
+    );
+    let mut sqlite = program.other("sqlite3");
+    run(sqlite.arg(program.store().join("index.db")).arg(insert)).ok();
+    said(&program.run(["gc"]).exits(3), &format!("`turnpoint doctor --forget-operation {id}`"));
+    let forget = ["doctor", "--forget-operation", id, "--json"];
+    // A lock that is held tells the truth, wherever the holder runs.
+    let lease = program.store().join("leases").join(id);
+    let held = fs::File::create(&lease).unwrap();
+    held.lock().unwrap();
+    let refused = program.run(forget).exits(3);
+    said(&refused, "operation-alive");
+    drop(held);
+    let json = program.run(forget).ok().json();
+    let is_foreign = &json["is_foreign"];
+    assert_eq!(
+        (&json["operation"], &json["kind"], is_foreign),
+        (&Value::from(id), &Value::from("capture"), &Value::from(true))
+    );
+    assert!(!lease.exists());
+    assert_eq!(log(&program).last().unwrap()["operation"], id);
+    program.run(["gc"]).ok();
+    program.run(forget).exits(2);
+}
+
+#[test]
+fn a_store_without_its_format_is_no_empty_store() {
+    let program = captured();
+    let format = program.store().join("format.json");
+    for damage in [None, Some(GARBAGE)] {
+        fs::remove_file(&format).unwrap();
+        if let Some(garbage) = damage {
+            fs::write(&format, garbage).unwrap();
+        }
+        assert_eq!(findings(&program), [("format-damaged".to_owned(), format.clone())]);
+        let checked = program.run(["verify"]).exits(4);
+        assert!(checked.stdout.contains("3 checkpoints"), "{}", checked.stdout);
+        for refused in [&["list"][..], &["list", "--sessions"], &["show", "s:0"], &["capture"]] {
+            said(&program.run(refused).exits(3), "`turnpoint doctor --rebuild`");
+        }
+        program.run(["doctor"]).exits(4);
+        let repaired = program.run(["doctor", "--rebuild"]).ok();
+        assert!(repaired.stdout.contains("repaired"), "{}", repaired.stdout);
+        assert_eq!(findings(&program), []);
+        assert_eq!(checkpoints(&program, "s").len(), 2);
+    }
+    program.run(["capture"]).ok();
+    // A directory without any checkpoint of ours is somebody else's still.
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.store(), [("s/0.json", file(r#"{"of":"another program"}"#))]);
+    program.run(["verify"]).ok();
+    said(&program.run(["capture"]).exits(3), "cannot be used as a store");
+}
+
+/// Overwrites all of the index but its first page, which holds the header and the names of tables.
+fn spoil_index(program: &Program) {
+    let mut sqlite = program.other("sqlite3");
+    let index = program.store().join("index.db");
+    run(sqlite.arg(&index).arg("PRAGMA wal_checkpoint(TRUNCATE)")).ok();
+    let length = fs::metadata(&index).unwrap().len();
+    let mut file = fs::File::options().write(true).open(&index).unwrap();
+    file.seek(SeekFrom::Start(4096)).unwrap();
+    file.write_all(&vec![0xa5; usize::try_from(length).unwrap() - 4096]).unwrap();
+}
+
+#[test]
+fn a_damaged_index_does_not_keep_the_files_from_answering() {
+    let program = captured();
+    let commands = [
+        &["list", "--json"][..],
+        &["list", "--session", "s", "--json"],
+        &["list", "--sessions", "--json"],
+        &["show", "s:0", "--json"],
+        &["show", "latest", "--json"],
+        &["ls", "s:1", "--json"],
+        &["cat", "s:0", "a.txt"],
+    ];
+    let answer = |command: &[&str], code: i32| {
+        let run = program.run(command).exits(code);
+        match serde_json::from_str::<Value>(&run.stdout) {
+            Ok(mut json) => {
+                let notices = json.as_object_mut().unwrap().remove("notices");
+                let notices = notices.map(|notices| notices.as_array().unwrap().len());
+                assert_eq!(notices, (code == 4).then_some(1), "{command:?}");
+                json.to_string()
+            }
+            Err(_) => run.stdout,
+        }
+    };
+    let before: Vec<String> = commands.iter().map(|command| answer(command, 0)).collect();
+    let index = program.store().join("index.db");
+    for is_header_damaged in [false, true] {
+        if is_header_damaged {
+            fs::write(&index, GARBAGE.repeat(1000)).unwrap();
+        } else {
+            spoil_index(&program);
+        }
+        for (command, before) in commands.iter().zip(&before) {
+            assert_eq!(answer(command, 4), *before, "{command:?}");
+        }
+        let listed = program.run(["list"]).exits(4);
+        assert_eq!(listed.stderr.matches("index.db is damaged").count(), 1, "{}", listed.stderr);
+        assert_eq!(findings(&program), [("index-damaged".to_owned(), index.clone())]);
+        program.run(["doctor", "--rebuild"]).ok();
+        assert_eq!(findings(&program), []);
+        for (command, before) in commands.iter().zip(&before) {
+            assert_eq!(answer(command, 0), *before, "{command:?}");
+        }
+    }
+    // A capture builds it anew and goes on.
+    spoil_index(&program);
+    said(&program.run(["capture", "--session", "s"]).ok(), "was built anew");
+    assert_eq!(findings(&program), []);
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_decide_what_is_newest() {
+    let program = captured();
+    let other = other(&program);
+    let at = |seconds: i64, words: &[&str]| {
+        let mut command = program.command(words);
+        run(command.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", seconds.to_string())).ok()
+    };
+    at(7_200, &["capture", "--session", "late"]);
+    at(-7_200, &["capture", "--session", "early"]);
+    at(-9_000, &["capture", "--session", "late"]);
+    // Of another workspace, and so of no account here.
+    at(9_000, &["capture", "--session", "late", "-C", other.to_str().unwrap()]);
+    let shown = |spec: &str| {
+        let json = program.run(["show", spec, "--json"]).ok().json();
+        format!("{}:{}", json["session"].as_str().unwrap(), json["seq"])
+    };
+    let check = || {
+        for (spec, id) in [
+            ("latest", "late:1"),
+            ("latest~1", "early:0"),
+            ("latest~2", "late:0"),
+            ("late:latest", "late:1"),
+            ("late:latest~1", "late:0"),
+            ("early:latest", "early:0"),
+            ("s:latest", "s:1"),
+        ] {
+            assert_eq!(shown(spec), id, "{spec}");
+        }
+        let none = program.run(["show", "early:latest", "-C", other.to_str().unwrap()]).exits(2);
+        said(&none, "in session `early`");
+        let json = program.run(["list", "--session", "late", "--json"]).ok().json();
+        let seqs: Vec<_> =
+            json["checkpoints"].as_array().unwrap().iter().map(|it| it["seq"].as_u64()).collect();
+        assert_eq!(seqs, [Some(0), Some(1), Some(2)]);
+        let json = program.run(["list", "--sessions", "--json"]).ok().json();
+        assert_eq!(json["sessions"][3]["session"], "late");
+    };
+    check();
+    // The same is told by the files alone, and by an index that was built from them.
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        fs::remove_file(program.store().join(name)).ok();
+    }
+    check();
+    program.run(["doctor", "--rebuild"]).ok();
+    check();
+    let json = program.run(["capture", "--json", "--session", "s"]).ok().json();
+    let manifest = program.store().join(format!("s/{}.json", json["seq"]));
+    let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    assert_eq!(
+        (&manifest["parent"]["session"], &manifest["parent"]["seq"]),
+        (&Value::from("late"), &Value::from(1))
+    );
+}
