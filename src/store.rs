@@ -465,6 +465,20 @@ fn open_root(path: &Path) -> Result<(Dir, PathBuf)> {
     Ok((dir, real))
 }
 
+/// Refuses a directory that is the store or lies in it: what is changed there is changed behind the
+/// store's back. `path` need not exist; what exists of it is looked at without symlinks.
+fn refuse_inside_store(layout: &Layout, path: &Path) -> Result<()> {
+    let Ok(store) = disk::real_path(layout.root()) else { return Ok(()) };
+    let there = path.ancestors().find_map(|above| {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        disk::real_path(above).ok()
+    });
+    match there {
+        Some(path) if path.starts_with(&store) => Err(Error::InsideStore { path, store }),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is hardly one workspace: the root of the file system, the home directory, and what
 /// contains it.
 fn refuse_too_wide(path: &Path, home: Option<&Path>) -> Result<()> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use crate::blobs::{Blobs, Presence, frame, is_errno, shard_name, shard_of};
-use crate::disk::{Dir, Placed, ToSync, check_size, sync_all, write_whole};
+use crate::disk::{self, Dir, Placed, ToSync, check_size, sync_all, write_whole};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
 use crate::id::OperationId;
@@ -214,7 +214,7 @@ impl<'a> Staging<'a> {
                 added = false;
                 stored_size = theirs;
             } else {
-                replace(tmp, name, shard, &place, hash)?;
+                replace(tmp, name, shard, &place)?;
             }
         }
         state.temps.remove(&hash);
@@ -325,14 +325,15 @@ impl Drop for NewTemp {
     }
 }
 
-/// Puts a checked temporary in the place of something that is not the blob.
-fn replace(tmp: &Dir, name: &[u8], shard: &Dir, place: &str, hash: BlobHash) -> Result<()> {
+/// Puts a checked temporary in the place of something that is not the blob. A directory, which a file
+/// cannot replace, is kept beside it under a name that is no blob's.
+fn replace(tmp: &Dir, name: &[u8], shard: &Dir, place: &str) -> Result<()> {
     let renamed = tmp.rename_to(name, shard, place.as_bytes());
     if let Err(error) = &renamed
         && [Errno::ISDIR, Errno::NOTEMPTY, Errno::EXIST].into_iter().any(|no| is_errno(error, no))
     {
-        let reason = "a directory is in its place".to_owned();
-        return Err(Error::BlobDamaged { hash, reason });
+        disk::set_aside(shard, place.as_bytes(), shard)?;
+        return tmp.rename_to(name, shard, place.as_bytes());
     }
     renamed
 }

@@ -21,7 +21,9 @@ use crate::operation::OperationKind;
 use crate::registration::Operation;
 use crate::retention::{self, PruneRule};
 use crate::sessions::with_source;
-use crate::store::{Chosen, Store, interrupted, log, open_root, refuse_too_wide, session_name};
+use crate::store::{
+    Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
+};
 use crate::workspaces::StatCache;
 
 /// What a capture builds on.
@@ -186,6 +188,7 @@ pub(super) fn open_workspace(
     monitor: &dyn Monitor,
 ) -> Result<OpenWorkspace> {
     let (dir, path) = open_root(path)?;
+    refuse_inside_store(&access.layout, &path)?;
     if !force {
         refuse_too_wide(&path, home)?;
     }

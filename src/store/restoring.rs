@@ -28,7 +28,7 @@ use crate::store::capturing::{
 use crate::store::target::{
     Intent, Target, find_undo, force_in, load_target, require_selected, whole_entries,
 };
-use crate::store::{Store, interrupted, log, open_root, session_name};
+use crate::store::{Store, interrupted, log, open_root, refuse_inside_store, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -147,6 +147,7 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<u64> {
+        refuse_inside_store(&self.inner.layout, into)?;
         // Opened for writing first, where it can be: that may build the index, which waits for readers.
         let access = if self.exists()? { self.enter(monitor).ok() } else { None };
         let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {

@@ -386,3 +386,63 @@ fn a_clock_that_was_set_back_does_not_decide_what_is_newest() {
         (&Value::from("late"), &Value::from(1))
     );
 }
+
+#[test]
+fn what_is_in_a_blobs_place_is_healed_whatever_it_is() {
+    let program = captured();
+    let json = program.run(["ls", "s:1", "a.txt", "--json"]).ok().json();
+    let hash = json["entries"][0]["hash"].as_str().unwrap().to_owned();
+    let blob = program.store().join("blobs").join(&hash[..2]).join(&hash);
+    let root = program.run(["show", "s:1", "--json"]).ok().json()["root_page"].clone();
+    let root = root.as_str().unwrap();
+    let page = program.store().join("blobs").join(&root[..2]).join(root);
+    for (round, what) in ["directory", "full", "fifo", "symlink", "empty"].iter().enumerate() {
+        for place in [&blob, &page] {
+            fs::remove_file(place).unwrap();
+            match *what {
+                "directory" => fs::create_dir(place).unwrap(),
+                "full" => build(place, [("kept", file("kept"))]),
+                "fifo" => drop(run(program.other("mkfifo").arg(place)).ok()),
+                "symlink" => std::os::unix::fs::symlink("/dev/null", place).unwrap(),
+                _ => drop(fs::File::create(place).unwrap()),
+            }
+        }
+        // In another workspace, which has the same content and does not know that it was stored.
+        let other = program.root().join(format!("other-{round}"));
+        build(&other, [("a.txt", file("changed"))]);
+        program.run(["capture", "--session", "t", "-C", other.to_str().unwrap()]).ok();
+        assert_eq!(program.run(["cat", "s:1", "a.txt", "-C", "."]).code, 4, "{what}: no page yet");
+        program.run(["verify"]).exits(4);
+        program.run(["capture"]).ok();
+        assert_eq!(program.run(["cat", "s:1", "a.txt"]).ok().stdout, "changed", "{what}");
+        assert_eq!(findings(&program), [], "{what}");
+    }
+    let aside = |place: &Path, name: &str| {
+        place.with_file_name(format!("{}{name}", place.file_name().unwrap().to_str().unwrap()))
+    };
+    assert!(aside(&blob, ".damaged").is_dir());
+    assert_eq!(fs::read_to_string(aside(&page, ".damaged-2").join("kept")).unwrap(), "kept");
+    program.run(["gc"]).ok();
+}
+
+#[test]
+fn nothing_is_captured_in_the_store_or_written_into_it() {
+    let program = captured();
+    let store = program.store();
+    let link = program.root().join("link");
+    std::os::unix::fs::symlink(store.join("s"), &link).unwrap();
+    for inside in [store.clone(), store.join("blobs"), store.join("s"), link] {
+        let inside = inside.to_str().unwrap();
+        for command in [&["capture", "-C", inside][..], &["restore", "s:0", "--yes", "-C", inside]]
+        {
+            said(&program.run(command).exits(3), "belongs to the store");
+        }
+        let new = format!("{inside}/new");
+        for into in [inside, &new] {
+            let run = program.run(["restore", "s:0", "--into", into, "--json"]).exits(3);
+            said(&run, "inside-store");
+        }
+        assert!(!Path::new(&new).exists());
+    }
+    assert_eq!(findings(&program), []);
+}
