@@ -35,6 +35,7 @@ use crate::manifest::{IgnoreFile, Listed, OmitReason, Tracked};
 use crate::monitor::{Monitor, Notice, Phase};
 use crate::path::RelPath;
 use crate::settings::ScopeSettings;
+use crate::threads;
 use crate::walk::directory::{Policy, Tree};
 use crate::walk::rules::RuleFiles;
 use crate::walk::tracked::{Answer, Job};
@@ -161,7 +162,7 @@ pub(crate) fn walk(
     if let Some(repository) = &repository {
         send(&tree, Job::Ask(RelPath::root(), repository.clone()));
     }
-    let pool = parallel::pool(options.threads)?;
+    let pool = Arc::new(threads::pool_of(options.threads, "walk")?);
     let answers = thread::scope(|scope| {
         let (cache, asked_of) = (&options.tracked, &tree);
         let asking = scope.spawn(move || {

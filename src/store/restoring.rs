@@ -52,6 +52,21 @@ struct Prepared {
     plan: Plan,
 }
 
+/// What is asked for.
+enum Wish<'a> {
+    /// To go back to this checkpoint.
+    Restore(&'a CheckpointId),
+    /// To take the newest restore back.
+    Undo,
+}
+
+/// Whether it is done, or only computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Plan,
+    CarryOut,
+}
+
 impl Store {
     /// Computes what [`Store::restore`] would do, and does nothing: not even content is stored.
     ///
@@ -64,10 +79,7 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        let target = load_target(&access, &open, checkpoint)?;
-        dry_run(&access, &open, &target, &Intent::restore(), options, monitor)
+        self.go_back(&Wish::Restore(checkpoint), Mode::Plan, path, options, monitor)
     }
 
     /// Puts the workspace back to a checkpoint.
@@ -91,11 +103,7 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        interrupted::recover(&access, &open, monitor)?;
-        let target = load_target(&access, &open, checkpoint)?;
-        carry_out(&access, &open, &target, &Intent::restore(), options, monitor)
+        self.go_back(&Wish::Restore(checkpoint), Mode::CarryOut, path, options, monitor)
     }
 
     /// Computes what [`Store::undo`] would do.
@@ -108,11 +116,7 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        adopt_all(&access)?;
-        let (target, intent) = find_undo(&access, &open)?;
-        dry_run(&access, &open, &target, &intent, options, monitor)
+        self.go_back(&Wish::Undo, Mode::Plan, path, options, monitor)
     }
 
     /// Takes back the newest restore of the workspace that has not been taken back, on the paths that
@@ -127,12 +131,36 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
+        self.go_back(&Wish::Undo, Mode::CarryOut, path, options, monitor)
+    }
+
+    fn go_back(
+        &self,
+        wish: &Wish<'_>,
+        mode: Mode,
+        path: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<RestoreOutcome> {
         let access = self.enter(monitor)?;
         let (open, _others) = open_for_restore(&access, path, options, monitor)?;
-        interrupted::recover(&access, &open, monitor)?;
-        adopt_all(&access)?;
-        let (target, intent) = find_undo(&access, &open)?;
-        carry_out(&access, &open, &target, &intent, options, monitor)
+        if mode == Mode::CarryOut {
+            interrupted::recover(&access, &open, monitor)?;
+        }
+        let (target, intent) = match wish {
+            Wish::Restore(checkpoint) => {
+                (load_target(&access, &open, checkpoint)?, Intent::restore())
+            }
+            Wish::Undo => {
+                // The newest restore may be one whose rows are not in.
+                adopt_all(&access)?;
+                find_undo(&access, &open)?
+            }
+        };
+        match mode {
+            Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
+            Mode::CarryOut => carry_out(&access, &open, &target, &intent, options, monitor),
+        }
     }
 
     /// Writes a checkpoint, of whatever workspace, into a directory that is new or empty. Returns how

@@ -1,7 +1,7 @@
 //! Pins, labels, prune, sweep and collection, put together.
 
 use crate::access::Access;
-use crate::adoption::{self, Compared};
+use crate::adoption;
 use crate::checkpoint::PinFile;
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
@@ -12,7 +12,8 @@ use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
 use crate::retention::{self, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
-use crate::store::{Store, capturing::check_label, log};
+use crate::store::capturing::{adopt_own, check_label};
+use crate::store::{Store, log};
 
 /// How long after the last sweep a capture makes another.
 const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_hours(24);
@@ -105,7 +106,7 @@ impl Store {
         let access = self.enter(monitor)?;
         let session = access.sessions.find(&id.session)?.unwrap_or_else(|| id.session.clone());
         let id = CheckpointId { session, seq: id.seq };
-        adopt_session(&access, &id.session)?;
+        adopt_own(&access, &id.session)?;
         // What cannot be read is not pinned over: its label and note would be lost.
         access.sessions.require(&id)?;
         // Read, noted and written in one transaction: two changes at once are one after the other, and
@@ -214,12 +215,6 @@ impl Drop for Ballast<'_> {
         // Where it cannot be kept now, the next collection tries again.
         drop(disk::reserve(&self.0.layout.ballast(), limits::BALLAST_BYTES));
     }
-}
-
-fn adopt_session(access: &Access, session: &SessionName) -> Result<()> {
-    let mut compared = Compared::default();
-    let living = adoption::reap(access, &mut compared)?;
-    adoption::adopt_session(access, session, &living, &mut compared)
 }
 
 fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<SessionName>> {

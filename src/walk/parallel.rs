@@ -14,10 +14,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use jwalk::{DirEntry, Parallelism, WalkDirGeneric};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 use crate::disk::FileStat;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::walk::directory::{Child, Listing, Policy, Tree, Visit};
@@ -67,17 +67,6 @@ impl std::fmt::Debug for Panic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Panic")
     }
-}
-
-/// A pool for one walk: never the global one, which the caller may be busy in.
-pub(super) fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
-    ThreadPoolBuilder::new()
-        .num_threads(threads.max(1))
-        .thread_name(|index| format!("turnpoint-walk-{index}"))
-        .build()
-        .map(Arc::new)
-        .map_err(std::io::Error::other)
-        .at("start threads for", "the walk")
 }
 
 /// Visits every directory in scope that can be listed by path; the others are left as unsettled.

@@ -12,8 +12,9 @@ use std::process::Command;
 const FLOORS: &[(&str, &[&str])] = &[
     ("vocabulary", &["clock", "error", "hash", "id", "limits", "monitor", "path"]),
     ("model", &["checkpoint", "manifest", "operation", "plan", "settings"]),
+    ("pools", &["threads"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
-    ("files of the store", &["journal", "layout", "sessions", "threads", "workspaces"]),
+    ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
     ("operations", &["capture", "restore", "retention", "verify"]),
     ("facade", &["store"]),
