@@ -298,3 +298,55 @@ fn check_private(dir: &Dir) -> Result<()> {
     };
     Err(Error::StoreForeign { path: dir.path().to_owned(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn number_of(name: &[u8]) -> (String, u64) {
+        let name = std::str::from_utf8(name).unwrap();
+        let (start, number) = name.rsplit_once('-').unwrap();
+        (start.to_owned(), number.parse().unwrap())
+    }
+
+    #[test]
+    fn a_temporary_name_is_never_taken_from_another() {
+        let place = tempfile::tempdir().unwrap();
+        let tmp = Dir::open(place.path()).unwrap();
+        let (_file, name) = create_temp(&tmp).unwrap();
+        // Those of a process that had this process's id, and has died.
+        let (start, number) = number_of(&name);
+        let theirs: Vec<_> = (number + 1..number + 200)
+            .map(|number| place.path().join(format!("{start}-{number}")))
+            .collect();
+        theirs.iter().for_each(|path| fs::write(path, "theirs").unwrap());
+        let (mut file, name) = create_temp(&tmp).unwrap();
+        assert!(number_of(&name).1 >= number + 200);
+        file.write_all(b"ours").unwrap();
+        assert!(theirs.iter().all(|path| fs::read(path).unwrap() == b"theirs"));
+    }
+
+    #[test]
+    fn threads_that_replace_one_file_at_once_leave_one_of_the_contents() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("tmp")).unwrap();
+        let dir = Dir::open(place.path()).unwrap();
+        let tmp = dir.open_child(b"tmp").unwrap();
+        std::thread::scope(|threads| {
+            for number in 0..8_u8 {
+                let (dir, tmp) = (&dir, &tmp);
+                threads.spawn(move || {
+                    let content = vec![b'0' + number; 50_000];
+                    for _ in 0..30 {
+                        crate::disk::replace(dir, b"name", &content, tmp).unwrap();
+                    }
+                });
+            }
+        });
+        let content = fs::read(place.path().join("name")).unwrap();
+        assert!(content.len() == 50_000 && content.iter().all(|byte| *byte == content[0]));
+        assert_eq!(tmp.names().unwrap(), [b""; 0]);
+    }
+}

@@ -4,21 +4,6 @@ use std::ffi::OsStr;
 
 use super::*;
 
-/// Makes directories below each other, by handles, so that no bound of the kernel is in the way.
-fn deep(root: &Path, name: &[u8], levels: usize) -> Dir {
-    let mut dir = Dir::open(root).unwrap();
-    for _ in 0..levels {
-        dir.make_dir(name, crate::manifest::Mode::from_st_mode(0o755)).unwrap();
-        dir = dir.open_child(name).unwrap();
-    }
-    dir
-}
-
-/// The standard library holds a handle for each level while it removes; `rm` does not.
-fn remove_deep(path: &Path) {
-    assert!(Command::new("rm").arg("-rf").arg(path).status().unwrap().success());
-}
-
 #[test]
 fn every_name_that_a_directory_can_have_is_observed() {
     let case = Case::new();

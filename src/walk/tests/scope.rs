@@ -443,6 +443,37 @@ fn a_forced_path_is_found_among_those_that_were_only_counted() {
 }
 
 #[test]
+fn many_forced_paths_are_found_each_and_so_is_what_is_missing() {
+    let case = Case::new();
+    case.write(".gitignore", "*.o\nd/out/\n");
+    for number in 0..400 {
+        case.write(&format!("d/{number:03}.o"), "").write(&format!("d/{number:03}-kept"), "");
+    }
+    case.write("d/out/in/x", "").write("d-", "").write("d/gone/x", "");
+    let mut walked = case.walk();
+    fs::remove_dir_all(case.path.join("d/gone")).unwrap();
+    let missing = (0..3_000).map(|number| path(&format!("d/{number}-missing")));
+    let held = (0..400).map(|number| path(&format!("d/{number:03}.o")));
+    // Some twice, some below others, in no order.
+    let asked: Vec<RelPath> = missing
+        .chain(held)
+        .chain(["d/out/in", "d/out", "d/out/in/x", "d/gone", "d/000.o"].map(path))
+        .collect();
+    let outcomes = walked.force(&asked, &()).unwrap();
+    for (asked, outcome) in asked.iter().zip(outcomes) {
+        let is_there = case.path.join(asked.as_os()).exists();
+        let expected = if is_there { Forced::Held } else { Forced::Missing };
+        assert_eq!(outcome, expected, "{asked}");
+        assert_eq!(walked.is_in_scope(asked), is_there, "{asked}");
+    }
+    check(&walked);
+    assert_eq!(walked.find(&path("d/gone/x")), None);
+    assert_eq!(what(&walked, "d-"), &What::File);
+    // The root, `.gitignore`, `d-`, `d`; two for each number; `d/out` with what is in it.
+    assert_eq!(walked.observations.len(), 4 + 800 + 3);
+}
+
+#[test]
 fn threads_of_the_walk_do_not_outlive_a_panic_of_the_caller() {
     struct Panics;
     impl Monitor for Panics {

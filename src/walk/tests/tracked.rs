@@ -149,6 +149,21 @@ fn repositories_inside_are_asked_too_whatever_their_kind() {
 }
 
 #[test]
+fn what_cannot_be_listed_below_what_git_tracks_is_told() {
+    let case = Case::repository();
+    let origin = Case::repository();
+    commit_all(&origin.write("x", "").path);
+    let from = origin.path.to_str().unwrap();
+    git(&case.path, &["submodule", "--quiet", "add", from, "out/module"]);
+    case.write(".gitignore", "/out/\n");
+    drop(deep(&case.path.join("out/module"), b"d", limits::DEPTH_MAX));
+    let walked = case.walk();
+    let [unfinished] = &*walked.unfinished else { panic!("{:?}", walked.unfinished) };
+    assert!(unfinished.is_at_or_below(&path("out/module/d")), "{unfinished}");
+    remove_deep(&case.path.join("out/module/d"));
+}
+
+#[test]
 fn what_a_sparse_checkout_leaves_out_is_named() {
     let case = Case::repository();
     case.write_all(&["in/a", "in/sub/b", "out/c", "out/deep/d", "mixed/e", "mixed/f/g", "top"]);
