@@ -7,6 +7,7 @@
 mod capturing;
 mod history;
 mod interrupted;
+mod into;
 mod log;
 mod restoring;
 mod retaining;
@@ -151,6 +152,24 @@ impl Store {
         Err(Error::IndexDamaged {
             path: layout.root().join("index.db"),
             reason: "it was built several times and cannot be opened".to_owned(),
+        })
+    }
+
+    /// Opens a store that is there, for an operation that has nothing to do in a new one; `None` where
+    /// there is none: only a capture makes one.
+    fn enter_if_made(&self, monitor: &dyn Monitor) -> Result<Option<Access>> {
+        if !self.exists()? {
+            require_no_checkpoints(&self.inner.layout)?;
+            return Ok(None);
+        }
+        self.enter(monitor).map(Some)
+    }
+
+    /// As [`Store::enter_if_made`] for an operation on a session.
+    fn enter_for(&self, session: &SessionName, monitor: &dyn Monitor) -> Result<Access> {
+        self.enter_if_made(monitor)?.ok_or_else(|| Error::SessionNotFound {
+            session: session.to_string(),
+            nearest: Vec::new(),
         })
     }
 

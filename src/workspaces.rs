@@ -353,15 +353,26 @@ impl Workspaces {
             StatCache::discard(&self.layout.workspace(workspace.id))?;
             return Ok(workspace);
         }
-        let id = WorkspaceId::random();
-        let workspace = Workspace {
-            id,
-            default_session: default_session(path, id)?,
-            roots: vec![path.to_owned()],
-            identity: identity_of(dir)?,
-        };
+        let workspace = minted(dir, path)?;
         self.write(&workspace)?;
         Ok(workspace)
+    }
+
+    /// As [`Workspaces::find_or_mint`], but writes nothing: one that is not known is as it would be
+    /// minted, and is forgotten.
+    ///
+    /// # Errors
+    /// As [`Workspaces::find_or_mint`].
+    pub(crate) fn find_or_imagine(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        chosen: Option<WorkspaceId>,
+    ) -> Result<Workspace> {
+        match self.find(dir, path, chosen)? {
+            Some((workspace, _)) => Ok(workspace),
+            None => minted(dir, path),
+        }
     }
 
     /// As [`Workspaces::find_or_mint`], but changes nothing and mints nothing.
@@ -466,6 +477,16 @@ fn decode(wire: WireWorkspace, id: WorkspaceId) -> Result<Workspace, String> {
             .map_err(|error| format!("its default session: {error}"))?,
         roots: wire.roots.into_iter().map(root).collect::<Result<_, String>>()?,
         identity: wire.identity,
+    })
+}
+
+fn minted(dir: &Dir, path: &Path) -> Result<Workspace> {
+    let id = WorkspaceId::random();
+    Ok(Workspace {
+        id,
+        default_session: default_session(path, id)?,
+        roots: vec![path.to_owned()],
+        identity: identity_of(dir)?,
     })
 }
 

@@ -12,8 +12,8 @@ use crate::checkpoint::CheckpointRow;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Repair, Result};
 use crate::git;
-use crate::id::SessionName;
-use crate::index::WriteTx;
+use crate::id::{SessionName, WorkspaceId};
+use crate::index::{ReadTx, WriteTx};
 use crate::limits;
 use crate::manifest::{CheckpointRef, GitState};
 use crate::monitor::{Monitor, Notice};
@@ -24,7 +24,7 @@ use crate::sessions::with_source;
 use crate::store::{
     Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
 };
-use crate::workspaces::StatCache;
+use crate::workspaces::{CacheHeader, StatCache};
 
 /// What a capture builds on.
 pub(super) struct Foundation {
@@ -71,8 +71,8 @@ impl Store {
         let access = self.enter(monitor)?;
         let home = home_directory();
         let forced = options.force;
-        let open =
-            open_workspace(&access, path, forced, home.as_deref(), options.workspace, monitor)?;
+        let (home, chosen) = (home.as_deref(), options.workspace);
+        let open = open_workspace(&access, path, forced, home, chosen, Purpose::Work, monitor)?;
         recover_before_capture(&access, &open, monitor);
         let session = asked.unwrap_or_else(|| open.workspace.default_session.clone());
         adopt_own(&access, &session)?;
@@ -178,6 +178,15 @@ pub(super) fn home_directory() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
+/// What a workspace is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To capture or to change it: one that is not known is minted, and what was learned is written.
+    Work,
+    /// To look what would be done: nothing is written.
+    Look,
+}
+
 /// Opens and locks a workspace, and finds or mints its identity.
 pub(super) fn open_workspace(
     access: &Access,
@@ -185,6 +194,7 @@ pub(super) fn open_workspace(
     force: bool,
     home: Option<&Path>,
     chosen: Chosen,
+    purpose: Purpose,
     monitor: &dyn Monitor,
 ) -> Result<OpenWorkspace> {
     let (dir, path) = open_root(path)?;
@@ -195,7 +205,10 @@ pub(super) fn open_workspace(
     let stat = dir.stat_self()?;
     let lock = access.layout.workspace_lock(stat.dev, stat.ino);
     let lock = disk::lock(&lock, LockKind::Exclusive, "the workspace", monitor)?;
-    let workspace = access.workspaces.find_or_mint(&dir, &path, chosen, monitor)?;
+    let workspace = match purpose {
+        Purpose::Work => access.workspaces.find_or_mint(&dir, &path, chosen, monitor)?,
+        Purpose::Look => access.workspaces.find_or_imagine(&dir, &path, chosen)?,
+    };
     Ok(OpenWorkspace { workspace, dir, path, _lock: lock })
 }
 
@@ -245,32 +258,52 @@ pub(super) fn adopt_all(access: &Access) -> Result<()> {
     adoption::compare_all(access).map(|_| ())
 }
 
-/// Registers the operation and, in the same transaction, chooses what it builds on: the checkpoint
-/// that the stat cache describes, if it is live, else the workspace's newest.
+/// Registers the operation and, in the same transaction, chooses what it builds on.
 pub(super) fn begin<'a>(
     access: &'a Access,
     open: &OpenWorkspace,
     kind: OperationKind,
 ) -> Result<(Operation<'a>, Foundation)> {
     let id = open.workspace.id;
-    let described = StatCache::peek(&access.workspaces.directory(id))
-        .filter(|header| header.store == access.store);
+    let described = described(access, open);
     let choose = |tx: &WriteTx<'_>| {
-        let newest = tx.newest_of_workspace(id, true)?;
-        let cached = match &described {
-            None => None,
-            Some(header) => tx.checkpoint(&header.checkpoint)?.filter(|row| {
-                row.digest == header.digest && row.workspace == id && !row.is_pruning()
-            }),
-        };
-        let base = cached.clone().or_else(|| newest.clone());
-        Ok((base.clone().map(|row| row.id), (base, newest)))
+        let foundation = foundation(tx, id, described.as_ref())?;
+        Ok((foundation.base.as_ref().map(|base| base.id.clone()), foundation))
     };
-    let (operation, (base, newest)) = Operation::begin(access, kind, Some(id), choose)?;
+    Operation::begin(access, kind, Some(id), choose)
+}
+
+/// What an operation would build on that only looks: nothing is registered, so a prune may take the
+/// base away under it, which then fails.
+pub(super) fn look_for_foundation(access: &Access, open: &OpenWorkspace) -> Result<Foundation> {
+    let described = described(access, open);
+    access.index.read("choose a base", |tx| foundation(&tx, open.workspace.id, described.as_ref()))
+}
+
+/// What the stat cache describes.
+fn described(access: &Access, open: &OpenWorkspace) -> Option<CacheHeader> {
+    StatCache::peek(&access.workspaces.directory(open.workspace.id))
+        .filter(|header| header.store == access.store)
+}
+
+/// The checkpoint that the stat cache describes, if it is live, else the workspace's newest.
+fn foundation(
+    tx: &ReadTx<'_>,
+    id: WorkspaceId,
+    described: Option<&CacheHeader>,
+) -> Result<Foundation> {
+    let newest = tx.newest_of_workspace(id, true)?;
+    let cached = match described {
+        None => None,
+        Some(header) => tx
+            .checkpoint(&header.checkpoint)?
+            .filter(|row| row.digest == header.digest && row.workspace == id && !row.is_pruning()),
+    };
     let reference = |row: &CheckpointRow| CheckpointRef { id: row.id.clone(), digest: row.digest };
     let parent = newest.as_ref().map(reference);
+    let base = cached.or(newest);
     let base = base.map(|row| Base { id: row.id, digest: row.digest, tree: row.tree, cache: None });
-    Ok((operation, Foundation { base, parent }))
+    Ok(Foundation { base, parent })
 }
 
 /// Walks; beside it asks git where HEAD is and reads the stat cache, which becomes the base's if it

@@ -9,10 +9,9 @@ use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
-use crate::index::WriteTx;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
 use crate::manifest::{
-    CheckpointRef, Entry, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
+    CheckpointRef, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
 };
 use crate::monitor::{Monitor, Phase};
 use crate::operation::OperationKind;
@@ -23,12 +22,12 @@ use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, St
 use crate::sessions::with_source;
 use crate::settings::ScopeSettings;
 use crate::store::capturing::{
-    adopt_all, adopt_own, after_commit, begin, home_directory, observe_with_git, open_workspace,
+    Purpose, adopt_all, adopt_own, after_commit, begin, home_directory, look_for_foundation,
+    observe_with_git, open_workspace,
 };
-use crate::store::target::{
-    Intent, Target, find_undo, force_in, load_target, require_selected, whole_entries,
-};
-use crate::store::{Store, interrupted, log, open_root, refuse_inside_store, session_name};
+use crate::store::into::tolerate_unwritable;
+use crate::store::target::{Intent, Target, find_undo, force_in, load_target, require_selected};
+use crate::store::{Store, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -142,18 +141,35 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        let access = match wish {
+            Wish::Restore(checkpoint) => self.enter_for(&checkpoint.session, monitor)?,
+            Wish::Undo => self
+                .enter_if_made(monitor)?
+                .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
+        };
+        let purpose = match mode {
+            Mode::Plan => Purpose::Look,
+            Mode::CarryOut => Purpose::Work,
+        };
+        let (open, _others) = open_for_restore(&access, path, options, purpose, monitor)?;
         if mode == Mode::CarryOut {
             interrupted::recover(&access, &open, monitor)?;
         }
         let (target, intent) = match wish {
             Wish::Restore(checkpoint) => {
+                if mode == Mode::CarryOut {
+                    // Only a checkpoint with a row can be protected.
+                    adopt_own(&access, &checkpoint.session)?;
+                }
                 (load_target(&access, &open, checkpoint)?, Intent::restore())
             }
             Wish::Undo => {
                 // The newest restore may be one whose rows are not in.
-                adopt_all(&access)?;
+                let adopted = adopt_all(&access);
+                match mode {
+                    Mode::Plan => tolerate_unwritable(adopted)?,
+                    Mode::CarryOut => adopted?,
+                }
                 find_undo(&access, &open)?
             }
         };
@@ -161,59 +177,6 @@ impl Store {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
             Mode::CarryOut => carry_out(&access, &open, &target, &intent, options, monitor),
         }
-    }
-
-    /// Writes a checkpoint, of whatever workspace, into a directory that is new or empty. Returns how
-    /// many paths were made.
-    ///
-    /// # Errors
-    /// [`Error::IntoNotEmpty`]; [`Error::ContentLost`] before anything is written.
-    pub fn restore_into(
-        &self,
-        checkpoint: &CheckpointId,
-        into: &Path,
-        options: &RestoreOptions,
-        monitor: &dyn Monitor,
-    ) -> Result<u64> {
-        refuse_inside_store(&self.inner.layout, into)?;
-        // Opened for writing first, where it can be: that may build the index, which waits for readers.
-        let access = if self.exists()? { self.enter(monitor).ok() } else { None };
-        let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
-            session: checkpoint.session.to_string(),
-            nearest: Vec::new(),
-        })?;
-        let (manifest, _) = reading.require(checkpoint)?;
-        // Protected from prune while it is read.
-        let _operation = match &access {
-            None => None,
-            Some(access) => {
-                adopt_own(access, &manifest.id.session)?;
-                let protect = |_: &WriteTx<'_>| Ok((Some(manifest.id.clone()), ()));
-                Some(Operation::begin(access, OperationKind::Restore, None, protect)?)
-            }
-        };
-        let lost = |error: &Error| {
-            if let Some(access) = &access {
-                // So that the next capture that has the bytes heals it.
-                drop(capture::remember(access, error).and_then(|()| remember_lost(access, error)));
-            }
-        };
-        let mut entries = whole_entries(&reading.blobs, &reading.sessions, &manifest.id, &manifest)
-            .inspect_err(lost)?;
-        if !options.paths.is_empty() {
-            require_selected(checkpoint, &entries, None, &options.paths)?;
-            entries.retain(|entry| {
-                let below = |path: &RelPath| entry.path.is_at_or_below(path);
-                let above = |path: &RelPath| path.is_at_or_below(&entry.path);
-                options.paths.iter().any(|path| below(path) || above(path))
-            });
-        }
-        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)
-            .inspect_err(lost)?;
-        let root = empty_directory(into)?;
-        let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
-        disk::require_space(&root, needed)?;
-        restore::restore_into(&reading.blobs, &root, &entries, options.preserve_mtime, monitor)
     }
 
     /// Tries again to complete a restore of the workspace that was interrupted.
@@ -226,8 +189,9 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<EndedRestore> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        let none = || Error::NoOpenRestore { workspace: path.to_owned() };
+        let access = self.enter_if_made(monitor)?.ok_or_else(none)?;
+        let (open, _others) = open_for_restore(&access, path, options, Purpose::Work, monitor)?;
         let ended = match interrupted::recover(&access, &open, monitor)? {
             Recovered::Nothing => {
                 return Err(Error::NoOpenRestore { workspace: open.path.clone() });
@@ -251,8 +215,9 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<EndedRestore> {
-        let access = self.enter(monitor)?;
-        let (open, _others) = open_for_restore(&access, path, options, monitor)?;
+        let none = || Error::NoOpenRestore { workspace: path.to_owned() };
+        let access = self.enter_if_made(monitor)?.ok_or_else(none)?;
+        let (open, _others) = open_for_restore(&access, path, options, Purpose::Work, monitor)?;
         if let Some(remarks) = interrupted::set_journal_aside(&access, &open)? {
             let details = serde_json::json!({
                 "workspace": open.workspace.id.to_string(),
@@ -283,18 +248,12 @@ fn dry_run(
     options: &RestoreOptions,
     monitor: &dyn Monitor,
 ) -> Result<RestoreOutcome> {
-    // Registered so that the base stays while it is compared with; nothing is pinned or stored, since
-    // only hashes are compared.
-    let (operation, foundation) = begin(access, open, OperationKind::Restore)?;
-    let mut base = foundation.base;
-    let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor);
+    // Nothing is registered, pinned or stored: only hashes are compared, and the newest checkpoint of a
+    // workspace is never pruned.
+    let mut base = look_for_foundation(access, open)?.base;
+    let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor)?;
     // What the restore would refuse is refused here: a plan that cannot be carried out is none.
-    let checked = prepared.and_then(|prepared| {
-        require_content(access, &prepared.plan, monitor)?;
-        Ok(prepared)
-    });
-    operation.end()?;
-    let prepared = checked?;
+    require_content(access, &prepared.plan, monitor)?;
     Ok(RestoreOutcome {
         plan: prepared.plan,
         root: open.path.clone(),
@@ -311,7 +270,8 @@ fn dry_run(
 fn require_content(access: &Access, plan: &Plan, monitor: &dyn Monitor) -> Result<()> {
     let checked = restore::check_content(&access.blobs, plan, monitor);
     if let Err(error) = &checked {
-        remember_lost(access, error)?;
+        // What is lost is what is told, whether or not it can be remembered.
+        drop(remember_lost(access, error));
     }
     checked
 }
@@ -511,7 +471,7 @@ fn make_ready(
 }
 
 /// Remembers what a restore found lost, so that the next capture that has the bytes heals it.
-fn remember_lost(access: &Access, error: &Error) -> Result<()> {
+pub(super) fn remember_lost(access: &Access, error: &Error) -> Result<()> {
     let Error::ContentLost { lost } = error else { return Ok(()) };
     for content in lost {
         let damaged = Error::BlobDamaged { hash: content.hash, reason: content.reason.clone() };
@@ -634,23 +594,13 @@ fn log_it(access: &Access, open: &OpenWorkspace, verb: &str, safety: &Checkpoint
     drop(log::append(access, verb, details));
 }
 
-/// Opens `into`, which must be empty; makes it where it is missing.
-fn empty_directory(into: &Path) -> Result<Dir> {
-    disk::make_directory_if_missing(into)?;
-    let root = Dir::open(into)?;
-    if root.names()?.is_empty() {
-        Ok(root)
-    } else {
-        Err(Error::IntoNotEmpty { path: into.to_owned() })
-    }
-}
-
 /// Opens the workspace, and locks it and every known workspace that contains it or lies in it, in
 /// order of path, so that two restores of nested workspaces cannot wait for each other.
 fn open_for_restore(
     access: &Access,
     path: &Path,
     options: &RestoreOptions,
+    purpose: Purpose,
     monitor: &dyn Monitor,
 ) -> Result<(OpenWorkspace, Vec<Lock>)> {
     let (own, path) = open_root(path)?;
@@ -676,8 +626,8 @@ fn open_for_restore(
         locks.push(lock(*identity)?);
     }
     let home = home_directory();
-    let open =
-        open_workspace(access, &path, options.force, home.as_deref(), options.workspace, monitor)?;
+    let (home, chosen) = (home.as_deref(), options.workspace);
+    let open = open_workspace(access, &path, options.force, home, chosen, purpose, monitor)?;
     for (_, identity) in related.range(path..) {
         locks.push(lock(*identity)?);
     }

@@ -71,10 +71,7 @@ impl Store {
         id: OperationId,
         monitor: &dyn Monitor,
     ) -> Result<ForgottenOperation> {
-        if !self.exists()? {
-            return Err(Error::OperationNotFound { id });
-        }
-        let access = self.enter(monitor)?;
+        let access = self.enter_if_made(monitor)?.ok_or(Error::OperationNotFound { id })?;
         let rows = access.index.read("list operations", |tx| tx.operations())?;
         let row = rows.into_iter().find(|row| row.operation.id == id);
         let row = row.ok_or(Error::OperationNotFound { id })?;
@@ -103,7 +100,7 @@ impl Store {
         monitor: &dyn Monitor,
         change: impl Fn(&mut PinFile),
     ) -> Result<()> {
-        let access = self.enter(monitor)?;
+        let access = self.enter_for(&id.session, monitor)?;
         let session = access.sessions.find(&id.session)?.unwrap_or_else(|| id.session.clone());
         let id = CheckpointId { session, seq: id.seq };
         adopt_own(&access, &id.session)?;
@@ -131,7 +128,9 @@ impl Store {
         rule: PruneRule,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        let access = self.enter(monitor)?;
+        let Some(access) = self.enter_to_prune(session, monitor)? else {
+            return Ok(PruneOutcome::default());
+        };
         retention::plan_prune(&access, &sessions(&access, session)?, rule)
     }
 
@@ -145,8 +144,21 @@ impl Store {
         rule: PruneRule,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        let access = self.enter(monitor)?;
+        let Some(access) = self.enter_to_prune(session, monitor)? else {
+            return Ok(PruneOutcome::default());
+        };
         prune(&access, session, rule, monitor)
+    }
+
+    fn enter_to_prune(
+        &self,
+        session: Option<&SessionName>,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Access>> {
+        match session {
+            Some(session) => self.enter_for(session, monitor).map(Some),
+            None => self.enter_if_made(monitor),
+        }
     }
 
     /// What [`Store::gc`] would drop and remove.
@@ -154,7 +166,7 @@ impl Store {
     /// # Errors
     /// As [`Store::gc`].
     pub fn plan_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
-        let access = self.enter(monitor)?;
+        let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
         let prune =
             retention::plan_prune(&access, &sessions(&access, None)?, PruneRule::default())?;
         let sweep = retention::plan_sweep(&access, monitor)?;
@@ -172,7 +184,7 @@ impl Store {
     /// # Concurrency
     /// Beside captures and restores; it waits for no operation, only for another sweep.
     pub fn gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
-        let access = self.enter(monitor)?;
+        let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;

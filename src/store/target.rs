@@ -19,7 +19,6 @@ use crate::plan::{Present, Selection};
 use crate::restore;
 use crate::sessions::Sessions;
 use crate::settings::is_version_control;
-use crate::store::capturing::adopt_own;
 use crate::walk::{Observed, Walked, What};
 
 /// What is to be restored.
@@ -42,7 +41,8 @@ impl Intent {
     }
 }
 
-/// Reads the checkpoint that is to be restored, all of it, before anything else happens.
+/// Reads the checkpoint that is to be restored, all of it, before anything else happens. Writes nothing,
+/// but for what is found lost.
 pub(super) fn load_target(
     access: &Access,
     open: &OpenWorkspace,
@@ -52,7 +52,6 @@ pub(super) fn load_target(
         session: id.session.to_string(),
         nearest: Vec::new(),
     })?;
-    adopt_own(access, &session)?;
     let id = CheckpointId { session, seq: id.seq };
     let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&id))?;
     if row.is_some_and(|row| row.is_pruning()) {

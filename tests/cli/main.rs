@@ -17,3 +17,4 @@ mod reader;
 mod scaffolding;
 mod storm;
 mod terminal;
+mod unwritable;

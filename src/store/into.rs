@@ -1,0 +1,96 @@
+//! Writing a checkpoint out, into a directory of its own.
+
+use std::path::Path;
+
+use crate::capture;
+use crate::disk::{self, Dir};
+use crate::error::{Error, Result};
+use crate::id::CheckpointId;
+use crate::index::WriteTx;
+use crate::manifest::Entry;
+use crate::monitor::Monitor;
+use crate::operation::OperationKind;
+use crate::path::RelPath;
+use crate::registration::Operation;
+use crate::restore::{self, RestoreOptions};
+use crate::store::capturing::adopt_own;
+use crate::store::restoring::remember_lost;
+use crate::store::target::{require_selected, whole_entries};
+use crate::store::{Store, refuse_inside_store};
+
+impl Store {
+    /// Writes a checkpoint, of whatever workspace, into a directory that is new or empty. Returns how
+    /// many paths were made.
+    ///
+    /// # Errors
+    /// [`Error::IntoNotEmpty`]; [`Error::ContentLost`] before anything is written.
+    pub fn restore_into(
+        &self,
+        checkpoint: &CheckpointId,
+        into: &Path,
+        options: &RestoreOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<u64> {
+        refuse_inside_store(&self.inner.layout, into)?;
+        // Opened for writing first, where it can be: that may build the index, which waits for readers.
+        let access = if self.exists()? { self.enter(monitor).ok() } else { None };
+        let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
+            session: checkpoint.session.to_string(),
+            nearest: Vec::new(),
+        })?;
+        let (manifest, _) = reading.require(checkpoint)?;
+        // Protected from prune while it is read.
+        let _operation = match &access {
+            None => None,
+            Some(access) => {
+                let protect = |_: &WriteTx<'_>| Ok((Some(manifest.id.clone()), ()));
+                let begun = adopt_own(access, &manifest.id.session).and_then(|()| {
+                    Operation::begin(access, OperationKind::Restore, None, protect).map(Some)
+                });
+                // Where nobody can write, nobody prunes.
+                tolerate_unwritable(begun)?
+            }
+        };
+        let lost = |error: &Error| {
+            if let Some(access) = &access {
+                // So that the next capture that has the bytes heals it.
+                drop(capture::remember(access, error).and_then(|()| remember_lost(access, error)));
+            }
+        };
+        let mut entries = whole_entries(&reading.blobs, &reading.sessions, &manifest.id, &manifest)
+            .inspect_err(lost)?;
+        if !options.paths.is_empty() {
+            require_selected(checkpoint, &entries, None, &options.paths)?;
+            entries.retain(|entry| {
+                let below = |path: &RelPath| entry.path.is_at_or_below(path);
+                let above = |path: &RelPath| path.is_at_or_below(&entry.path);
+                options.paths.iter().any(|path| below(path) || above(path))
+            });
+        }
+        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)
+            .inspect_err(lost)?;
+        let root = empty_directory(into)?;
+        let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
+        disk::require_space(&root, needed)?;
+        restore::restore_into(&reading.blobs, &root, &entries, options.preserve_mtime, monitor)
+    }
+}
+
+/// Goes on without what could not be written: the store can only be read, or its disk is full.
+pub(super) fn tolerate_unwritable<T: Default>(result: Result<T>) -> Result<T> {
+    match result {
+        Err(Error::Io { .. } | Error::Index { .. }) => Ok(T::default()),
+        other => other,
+    }
+}
+
+/// Opens `into`, which must be empty; makes it where it is missing.
+fn empty_directory(into: &Path) -> Result<Dir> {
+    disk::make_directory_if_missing(into)?;
+    let root = Dir::open(into)?;
+    if root.names()?.is_empty() {
+        Ok(root)
+    } else {
+        Err(Error::IntoNotEmpty { path: into.to_owned() })
+    }
+}
