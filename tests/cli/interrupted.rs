@@ -83,6 +83,46 @@ fn a_capture_completes_it_and_says_so() {
     assert_eq!(contents(&program), after());
 }
 
+/// Works on every file that the killed restore has not got to, and says which.
+fn work_on(program: &Program) -> Vec<&'static str> {
+    let names = ["a", "b", "d"].into_iter().zip([0, 1, 3]);
+    let now = contents(program);
+    let left: Vec<&str> = names
+        .filter(|(_, index)| now[*index].as_deref() == Some("two"))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(!left.is_empty(), "{now:?}");
+    for name in &left {
+        fs::write(program.workspace().join(name), "late").unwrap();
+    }
+    left
+}
+
+#[test]
+fn what_a_completed_restore_leaves_is_named_and_counts_as_left() {
+    let program = killed_restore("renameat2", "was interrupted while it changed files");
+    let left = work_on(&program);
+    let done = program.run(["restore", "--continue", "--json"]).exits(3).json();
+    let named: Vec<&str> =
+        done["left"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    assert_eq!(named, left);
+    for name in left {
+        assert_eq!(fs::read_to_string(program.workspace().join(name)).unwrap(), "late");
+    }
+}
+
+#[test]
+fn a_capture_names_what_the_restore_that_it_completed_leaves_and_has_done_its_own() {
+    let program = killed_restore("renameat2", "was interrupted while it changed files");
+    let left = work_on(&program);
+    let captured = program.run(["capture"]).ok();
+    for name in left {
+        let told = format!("`{name}` was left as it is: conflict");
+        assert!(captured.stderr.contains(&told), "{}", captured.stderr);
+        assert_eq!(fs::read_to_string(program.workspace().join(name)).unwrap(), "late");
+    }
+}
+
 #[test]
 fn a_restore_that_died_before_its_first_change_is_discarded() {
     let program = killed_restore("mkdirat", "was interrupted before it changed anything");
