@@ -321,7 +321,9 @@ mod tests {
         let theirs: Vec<_> = (number + 1..number + 200)
             .map(|number| place.path().join(format!("{start}-{number}")))
             .collect();
-        theirs.iter().for_each(|path| fs::write(path, "theirs").unwrap());
+        for path in &theirs {
+            fs::write(path, "theirs").unwrap();
+        }
         let (mut file, name) = create_temp(&tmp).unwrap();
         assert!(number_of(&name).1 >= number + 200);
         file.write_all(b"ours").unwrap();

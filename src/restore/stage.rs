@@ -367,7 +367,7 @@ impl Emptier<'_> {
         let mut to = self.stage.turnpoint.open_child(kept.as_bytes())?;
         let mut shown = format!(".turnpoint/{kept}");
         for component in path.parent().unwrap_or_default().components() {
-            let chosen = self.kept_directory(&to, component)?;
+            let chosen = kept_directory(&to, component)?;
             to = to.open_child(&chosen)?;
             shown = format!("{shown}/{}", crate::path::printable(&chosen));
         }
@@ -387,22 +387,6 @@ impl Emptier<'_> {
             dir.path_of(name).display()
         ));
         Ok(())
-    }
-
-    /// The name under which a directory of a kept path is kept: its own, unless a file is kept under
-    /// that one.
-    fn kept_directory(&self, parent: &Dir, component: &[u8]) -> Result<Vec<u8>> {
-        for name in numbered(component) {
-            match parent.stat(&name)? {
-                Some(stat) if stat.kind != FileKind::Dir => {}
-                Some(_) => return Ok(name),
-                None => {
-                    make_if_missing(parent, &name)?;
-                    return Ok(name);
-                }
-            }
-        }
-        Ok(component.to_vec())
     }
 
     /// Removes a displaced directory: what the safety checkpoint holds goes, the rest is kept.
@@ -444,6 +428,22 @@ impl Emptier<'_> {
         }
         remove_dir_if_empty(parent, name)
     }
+}
+
+/// The name under which a directory of a kept path is kept: its own, unless a file is kept under
+/// that one.
+fn kept_directory(parent: &Dir, component: &[u8]) -> Result<Vec<u8>> {
+    for name in numbered(component) {
+        match parent.stat(&name)? {
+            Some(stat) if stat.kind != FileKind::Dir => {}
+            Some(_) => return Ok(name),
+            None => {
+                make_if_missing(parent, &name)?;
+                return Ok(name);
+            }
+        }
+    }
+    Ok(component.to_vec())
 }
 
 /// A name, and others for when it is taken.

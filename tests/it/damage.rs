@@ -17,14 +17,10 @@ fn manifest_path(place: &Place, id: &CheckpointId) -> PathBuf {
     place.store().root().join(id.session.as_str()).join(format!("{}.json", id.seq))
 }
 
-fn blob_path(place: &Place, hash: &str) -> PathBuf {
-    place.store().root().join("blobs").join(&hash[..2]).join(hash)
-}
-
 fn root_page(place: &Place, id: &CheckpointId) -> PathBuf {
     let manifest: Value =
         serde_json::from_slice(&fs::read(manifest_path(place, id)).unwrap()).unwrap();
-    blob_path(place, manifest["root"].as_str().unwrap())
+    place.blob(manifest["root"].as_str().unwrap())
 }
 
 fn flip_last_byte(path: &Path) {
@@ -71,7 +67,7 @@ fn a_page_found_well_again_blocks_nothing_any_more() {
     flip_last_byte(&page);
     let mut options = VerifyOptions::default();
     options.read_data = true;
-    assert_ne!(place.store().verify(options.clone(), &()).unwrap().findings, []);
+    assert_ne!(place.store().verify(options, &()).unwrap().findings, []);
     assert!(matches!(place.store().gc(&()), Err(Error::DeletionBlocked { .. })));
     fs::write(&page, good).unwrap();
     place.verify_clean();
@@ -102,7 +98,7 @@ fn what_a_restore_took_away_can_be_named_even_if_the_page_was_damaged() {
     };
     let (of_first, of_second) = (pages(&first), pages(&second));
     let only_second = of_second.iter().find(|page| !of_first.contains(page)).unwrap();
-    flip_last_byte(&blob_path(&place, only_second));
+    flip_last_byte(&place.blob(only_second));
     assert_eq!(place.restore(&first).left, []);
     assert_eq!(fs::read(place.root().join("a")).unwrap(), b"first");
     assert_eq!(place.undo().left, []);
@@ -118,7 +114,7 @@ fn replace_page(place: &Place, id: &CheckpointId, change: impl Fn(&str) -> Strin
     let hash = BlobHash::of(changed.as_bytes()).to_string();
     let plain = place.home().join("page");
     fs::write(&plain, &changed).unwrap();
-    let stored = blob_path(place, &hash);
+    let stored = place.blob(&hash);
     let made = Command::new("zstd").arg("-qfC").arg(&plain).arg("-o").arg(stored).status().unwrap();
     assert!(made.success());
     let manifest = fs::read_to_string(manifest_path(place, id)).unwrap();

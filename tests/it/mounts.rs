@@ -15,6 +15,7 @@ use crate::support::tree::{self, dir, file, link};
 
 /// In the test process: runs the test again where it can mount things, and returns `false`. There:
 /// `true`.
+#[expect(clippy::print_stderr, reason = "that a test was not run is to be seen")]
 fn is_among_own_mounts(test: &str) -> bool {
     const NAME: &str = "TURNPOINT_OWN_MOUNTS";
     if std::env::var_os(NAME).is_some() {

@@ -1,6 +1,6 @@
 //! A store and a workspace that go away together.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turnpoint::id::CheckpointId;
 use turnpoint::{
@@ -29,6 +29,11 @@ impl Place {
 
     pub(crate) fn root(&self) -> &Path {
         self.workspace.path()
+    }
+
+    /// The file of a blob.
+    pub(crate) fn blob(&self, hash: &str) -> PathBuf {
+        self.store().root().join("blobs").join(hash.split_at(2).0).join(hash)
     }
 
     #[track_caller]

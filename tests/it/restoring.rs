@@ -349,8 +349,7 @@ fn a_secret_or_special_thing_in_the_way_is_left() {
 }
 
 fn blob_of(place: &Place, content: &str) -> PathBuf {
-    let hash = blake3::hash(content.as_bytes()).to_hex().to_string();
-    place.store().root().join("blobs").join(hash.get(..2).unwrap()).join(hash)
+    place.blob(&blake3::hash(content.as_bytes()).to_hex())
 }
 
 #[test]

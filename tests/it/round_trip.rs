@@ -4,46 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use turnpoint::{CaptureOptions, RestoreOptions, Store, VerifyOptions};
+use turnpoint::RestoreOptions;
 
-use crate::support::fingerprint::{self, Fingerprint};
+use crate::place::Place;
+use crate::support::fingerprint;
 use crate::support::tree::{self, dir, executable, file, link};
-
-struct Place {
-    home: tempfile::TempDir,
-    workspace: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap(), workspace: tempfile::tempdir().unwrap() }
-    }
-
-    fn store(&self) -> Store {
-        Store::at(self.home.path())
-    }
-
-    fn root(&self) -> &Path {
-        self.workspace.path()
-    }
-
-    fn capture(&self) -> turnpoint::id::CheckpointId {
-        let outcome = self.store().capture(self.root(), &CaptureOptions::default(), &()).unwrap();
-        assert!(outcome.complete, "{:?}", outcome.problems);
-        outcome.checkpoint
-    }
-
-    fn look(&self) -> Fingerprint {
-        fingerprint::of(self.root())
-    }
-
-    fn verify_clean(&self) {
-        let mut options = VerifyOptions::default();
-        options.read_data = true;
-        let report = self.store().verify(options, &()).unwrap();
-        assert_eq!(report.findings, []);
-    }
-}
 
 fn first_state(root: &Path) {
     tree::build(
@@ -124,9 +89,7 @@ fn a_second_restore_to_the_same_state_changes_nothing() {
 
 /// The file of a blob in the store: named by the content's hash, so found without turnpoint's help.
 fn blob_of(place: &Place, content: &[u8]) -> std::path::PathBuf {
-    let hash = turnpoint::hash::BlobHash::of(content).to_string();
-    let (shard, _) = hash.split_at(2);
-    place.home.path().join("checkpoints/blobs").join(shard).join(&hash)
+    place.blob(&blake3::hash(content).to_hex())
 }
 
 #[test]

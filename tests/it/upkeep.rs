@@ -175,7 +175,7 @@ fn what_is_said_about_a_checkpoint_without_a_row_is_not_lost() {
     let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let page = manifest["root"].as_str().unwrap();
     // Without its page the manifest gets no row when the index is built anew.
-    fs::remove_file(place.store().root().join("blobs").join(&page[..2]).join(page)).unwrap();
+    fs::remove_file(place.blob(page)).unwrap();
     for name in ["index.db", "index.db-wal", "index.db-shm"] {
         drop(fs::remove_file(place.store().root().join(name)));
     }
