@@ -22,7 +22,7 @@ use crate::id::{CheckpointId, WorkspaceId};
 use crate::manifest::{Counts, Scope, Trigger};
 use crate::monitor::Monitor;
 use crate::settings::ScopeSettings;
-use crate::walk::{self, InodeId, TrackedCache, WalkOptions, Walked};
+use crate::walk::{self, InodeId, KnownTree, TrackedCache, WalkOptions, Walked};
 
 /// What git tracks of a million paths takes less.
 const TRACKED_BYTES_MAX: u64 = 1 << 28;
@@ -96,24 +96,25 @@ pub(crate) struct Observation {
     pub(crate) start_ns: i64,
 }
 
-/// Walks the workspace.
+/// Walks the workspace, by what is known of it.
 ///
-/// Cost: one stat a name, one listing a directory, the reading of ignore files; git is asked beside
-/// it where its index changed.
+/// Cost: one stat a name, the listing of each directory that has changed, the reading of ignore files;
+/// git is asked beside it where its index changed.
 pub(crate) fn observe(
     access: &Access,
     open: &OpenWorkspace,
     settings: &ScopeSettings,
+    known: Option<&KnownTree>,
     monitor: &dyn Monitor,
 ) -> Result<Observation> {
     // Taken before the first stat: what changes later has a stamp that is not older.
     let start_ns = disk::coarse_now_ns();
     let place = access.layout.workspace(open.workspace.id).join("tracked");
-    let known = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
+    let text = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
     let tracked: TrackedCache =
-        known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let options = WalkOptions { stores: stores(access)?, tracked, ..WalkOptions::default() };
-    let walked = walk::walk(&open.dir, &open.path, settings, &options, monitor)?;
+    let walked = walk::walk(&open.dir, &open.path, settings, &options, known, monitor)?;
     if walked.tracked_cache != options.tracked {
         // Only a hint for the next time; a struct of strings always has a JSON form.
         let text = serde_json::to_vec(&walked.tracked_cache).unwrap_or_default();

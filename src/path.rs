@@ -8,13 +8,16 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::limits;
 
 /// A path relative to a workspace's root. The root itself is the empty path. No component is empty,
 /// `.` or `..`; there is no NUL, no leading and no trailing slash. Ordered by bytes.
+///
+/// A clone shares the bytes: a capture names each path in several lists.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RelPath(Box<[u8]>);
+pub struct RelPath(Arc<[u8]>);
 
 /// Why bytes are not a [`RelPath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,10 +50,10 @@ impl RelPath {
     ///
     /// # Errors
     /// Says which rule is broken; see [`InvalidPath`].
-    pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, InvalidPath> {
-        let bytes = bytes.into();
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, InvalidPath> {
+        let bytes = bytes.as_ref();
         if bytes.is_empty() {
-            return Ok(Self(bytes));
+            return Ok(Self::root());
         }
         if bytes.len() > limits::PATH_BYTES_MAX {
             return Err(InvalidPath::TooLong);
@@ -58,15 +61,8 @@ impl RelPath {
         if bytes[0] == b'/' {
             return Err(InvalidPath::Absolute);
         }
-        for component in bytes.split(|&byte| byte == b'/') {
-            match component {
-                b"" => return Err(InvalidPath::EmptyComponent),
-                b"." | b".." => return Err(InvalidPath::DotComponent),
-                name if name.contains(&0) => return Err(InvalidPath::Nul),
-                _ => {}
-            }
-        }
-        Ok(Self(bytes))
+        bytes.split(|&byte| byte == b'/').try_for_each(check_component)?;
+        Ok(Self(bytes.into()))
     }
 
     /// This path with one more component, a name as the file system gave it.
@@ -77,14 +73,29 @@ impl RelPath {
         if name.contains(&b'/') {
             return Err(InvalidPath::EmptyComponent);
         }
+        check_component(name)?;
         if self.is_root() {
             return Self::new(name);
         }
-        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
-        bytes.extend_from_slice(&self.0);
-        bytes.push(b'/');
-        bytes.extend_from_slice(name);
-        Self::new(bytes)
+        let length = self.0.len() + 1 + name.len();
+        if length > limits::PATH_BYTES_MAX {
+            return Err(InvalidPath::TooLong);
+        }
+        // A walk joins every path of the tree: one allocation for each, where it fits.
+        let mut short = [0; 512];
+        let mut long = Vec::new();
+        let bytes = match short.get_mut(..length) {
+            Some(short) => short,
+            None => {
+                long.resize(length, 0);
+                &mut long[..]
+            }
+        };
+        let (above, below) = bytes.split_at_mut(self.0.len());
+        above.copy_from_slice(&self.0);
+        below[0] = b'/';
+        below[1..].copy_from_slice(name);
+        Ok(Self((&*bytes).into()))
     }
 
     /// Whether this is the workspace's root.
@@ -133,6 +144,16 @@ impl RelPath {
         ancestor.is_root()
             || self.0 == ancestor.0
             || (self.0.starts_with(&ancestor.0) && self.0.get(ancestor.0.len()) == Some(&b'/'))
+    }
+}
+
+/// Whether `name` can stand between two slashes.
+fn check_component(name: &[u8]) -> Result<(), InvalidPath> {
+    match name {
+        b"" => Err(InvalidPath::EmptyComponent),
+        b"." | b".." => Err(InvalidPath::DotComponent),
+        name if name.contains(&0) => Err(InvalidPath::Nul),
+        _ => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod directory;
 mod graft;
+mod known;
 mod parallel;
 mod pattern;
 mod rules;
@@ -26,7 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
-use crate::disk::{Dir, FileStat};
+use rayon::ThreadPool;
+
+use crate::disk::{self, Dir, FileStat};
 use crate::error::{Error, IoContext, Result};
 use crate::git::{self, GitError, Repository};
 use crate::hash::Digest;
@@ -42,6 +45,7 @@ use crate::walk::tracked::{Answer, Job};
 
 #[cfg(test)]
 pub(crate) use graft::Forced;
+pub(crate) use known::{CachedEntry, KnownIgnoreFile, KnownRules, KnownTree, Stamps};
 pub(crate) use tracked::TrackedCache;
 
 /// A file or directory by what it is, not by what it is called.
@@ -105,6 +109,8 @@ pub(crate) struct Walked {
     pub(crate) ignore_files: Vec<IgnoreFile>,
     /// A checksum over path and content of every ignore file that counted.
     pub(crate) ignore_digest: Digest,
+    /// For the next walk: by which rules names were judged; none where that would not tell.
+    pub(crate) rules: Option<KnownRules>,
     /// Directories of the workspace that are the top of a repository of their own.
     #[cfg(test)]
     pub(crate) nested_repositories: Vec<RelPath>,
@@ -135,7 +141,8 @@ impl Walked {
     }
 }
 
-/// Walks the workspace `root`, which is at `root_path`: absolute, without symlinks.
+/// Walks the workspace `root`, which is at `root_path`: absolute, without symlinks. What `known` says
+/// of an earlier walk saves listing what has not changed since.
 ///
 /// # Errors
 /// [`Error::Cancelled`]; [`Error::Io`] where the root cannot be listed or is no longer at its path
@@ -146,41 +153,107 @@ impl Walked {
 /// Blocks; threads of its own do the work, and none of rayon's global pool. May be called from
 /// anywhere, also from a job of another pool. Files may change meanwhile.
 ///
-/// Cost: one stat for each name, one open for each directory, and a run of git where the index of a
-/// repository or an ignore file has changed. Memory: about 200 bytes for each path.
+/// Cost: one stat for each name, one open for each directory, the listing of each that has changed,
+/// and a run of git where the index of a repository or an ignore file has changed. Memory: about 200
+/// bytes for each path.
 pub(crate) fn walk(
     root: &Dir,
     root_path: &Path,
     settings: &ScopeSettings,
     options: &WalkOptions,
+    known: Option<&KnownTree>,
     monitor: &dyn Monitor,
 ) -> Result<Walked> {
     monitor.phase(Phase::Walk, None);
-    let repository = git::repository_of(root_path);
-    let (jobs, to_ask) = mpsc::channel();
-    let tree = Arc::new(open(root, root_path, settings, options, repository.as_ref(), jobs)?);
-    if let Some(repository) = &repository {
-        send(&tree, Job::Ask(RelPath::root(), repository.clone()));
+    let attempt = Attempt {
+        root,
+        root_path,
+        settings,
+        options,
+        repository: git::repository_of(root_path),
+        pool: Arc::new(threads::pool_of(options.threads, "walk")?),
+        monitor,
+    };
+    if let Some(known) = known
+        && let Some(rules) = &known.rules
+        && disk::file_system(root)?.keeps_directory_stamps
+        && let Some(walked) = attempt.by_known(&known.entries, rules)?
+    {
+        return Ok(walked);
     }
-    let pool = Arc::new(threads::pool_of(options.threads, "walk")?);
-    let answers = thread::scope(|scope| {
-        let (cache, asked_of) = (&options.tracked, &tree);
-        let asking = scope.spawn(move || {
-            tracked::ask(&to_ask, cache, asked_of, &|| {
-                asked_of.is_cancelled() || monitor.is_cancelled()
-            })
-        });
-        let listed = parallel::list(&tree, &pool, monitor).and_then(|()| settle(&tree, monitor));
-        send(&tree, Job::End);
-        let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        listed.map(|()| answers)
-    })?;
-    let now = Dir::open(root_path)?.stat_self()?;
-    if !now.is_same_inode(&tree.root_stat) {
-        let replaced = std::io::Error::other("it was replaced meanwhile");
-        return Err(replaced).at("walk", root_path);
+    attempt.anew()
+}
+
+/// One walk of a workspace, by what is known of it or anew.
+struct Attempt<'a> {
+    root: &'a Dir,
+    root_path: &'a Path,
+    settings: &'a ScopeSettings,
+    options: &'a WalkOptions,
+    repository: Option<Repository>,
+    pool: Arc<ThreadPool>,
+    monitor: &'a dyn Monitor,
+}
+
+impl Attempt<'_> {
+    /// `None` where what is known is of no use.
+    fn by_known(&self, known: &[CachedEntry], rules: &KnownRules) -> Result<Option<Walked>> {
+        let (tree, to_ask) = self.open()?;
+        if !known::rules_hold(&tree, rules, known) {
+            return Ok(None);
+        }
+        *locked(&tree.unread_rules) = Some(rules.clone());
+        self.run(&tree, to_ask, || known::revisit(&tree, known, rules, &self.pool, self.monitor))
     }
-    finish(tree, answers, options, monitor)
+
+    fn anew(&self) -> Result<Walked> {
+        let (tree, to_ask) = self.open()?;
+        let walked = self.run(&tree, to_ask, || {
+            parallel::list(&tree, &self.pool, self.monitor)?;
+            settle(&tree, self.monitor)?;
+            Ok(Some(Vec::new()))
+        })?;
+        // It always is of use.
+        walked.ok_or(Error::Cancelled)
+    }
+
+    fn open(&self) -> Result<(Arc<Tree>, mpsc::Receiver<Job>)> {
+        let (jobs, to_ask) = mpsc::channel();
+        let repository = self.repository.as_ref();
+        let (root, root_path) = (self.root, self.root_path);
+        let tree = open(root, root_path, self.settings, self.options, repository, jobs)?;
+        if let Some(repository) = repository {
+            send(&tree, Job::Ask(RelPath::root(), repository.clone()));
+        }
+        Ok((Arc::new(tree), to_ask))
+    }
+
+    /// Has git asked beside `list`, and puts both together.
+    fn run(
+        &self,
+        tree: &Arc<Tree>,
+        to_ask: mpsc::Receiver<Job>,
+        list: impl FnOnce() -> Result<Option<Vec<Observed>>>,
+    ) -> Result<Option<Walked>> {
+        let (cache, monitor) = (&self.options.tracked, self.monitor);
+        let (listed, answers) = thread::scope(|scope| {
+            let asking = scope.spawn(move || {
+                let is_cancelled = || tree.is_cancelled() || monitor.is_cancelled();
+                tracked::ask(&to_ask, cache, tree, &is_cancelled)
+            });
+            let listed = list();
+            send(tree, Job::End);
+            let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            listed.map(|listed| (listed, answers))
+        })?;
+        let Some(listed) = listed else { return Ok(None) };
+        let now = Dir::open(self.root_path)?.stat_self()?;
+        if !now.is_same_inode(&tree.root_stat) {
+            let replaced = std::io::Error::other("it was replaced meanwhile");
+            return Err(replaced).at("walk", self.root_path);
+        }
+        finish(Arc::clone(tree), listed, answers, self.options, self.monitor).map(Some)
+    }
 }
 
 fn open(
@@ -204,6 +277,7 @@ fn open(
         prefix,
         root_rules,
         rule_files,
+        unread_rules: Mutex::default(),
         jobs,
         found: Mutex::default(),
         cancelled: AtomicBool::new(false),
@@ -236,12 +310,13 @@ fn settle(tree: &Tree, monitor: &dyn Monitor) -> Result<()> {
 /// Puts together what the walk found, with what git had to say.
 fn finish(
     tree: Arc<Tree>,
+    listed: Vec<Observed>,
     answers: Vec<Answer>,
     options: &WalkOptions,
     monitor: &dyn Monitor,
 ) -> Result<Walked> {
     let is_cancelled = || monitor.is_cancelled();
-    let (batches, mut unfinished, mut nested_repositories) = {
+    let (batches, mut unfinished, nested_repositories) = {
         let mut found = locked(&tree.found);
         (
             std::mem::take(&mut found.batches),
@@ -249,12 +324,14 @@ fn finish(
             std::mem::take(&mut found.nested),
         )
     };
-    nested_repositories.sort();
-    let mut observations = Vec::with_capacity(batches.iter().map(Vec::len).sum());
+    let mut observations = listed;
+    observations.reserve(batches.iter().map(Vec::len).sum());
     observations.extend(batches.into_iter().flatten());
     graft::sort(&mut observations);
 
     let rules = tree.rule_files.report();
+    let are_telling =
+        rules.skipped.is_empty() && nested_repositories.len() <= limits::NESTED_REPOSITORIES_MAX;
     for (path, reason) in rules.skipped {
         monitor.notice(&Notice::IgnoreFileSkipped { path, reason });
     }
@@ -279,6 +356,14 @@ fn finish(
         monitor.notice(&Notice::TrackedStale { reason });
         tracked_state = Tracked::Stale;
     }
+    let mut lifted = tracked.excluded.clone();
+    lifted.sort_unstable();
+    let known_rules = are_telling.then(|| KnownRules {
+        digest: tree.rules_digest(rules.digest),
+        ignore_files: rules.inside.into_iter().map(KnownIgnoreFile::of).collect(),
+        repositories: nested_repositories.iter().cloned().collect(),
+        lifted,
+    });
     graft::add_tracked(&tree, &mut observations, &tracked.excluded, &mut unfinished)?;
     unfinished.sort();
     graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
@@ -287,8 +372,9 @@ fn finish(
         observations,
         ignore_files: rules.outside,
         ignore_digest: rules.digest,
+        rules: known_rules,
         #[cfg(test)]
-        nested_repositories,
+        nested_repositories: nested_repositories.into_iter().collect(),
         tracked: tracked_state,
         tracked_cache: tracked.cache,
         unfinished,

@@ -37,7 +37,7 @@ pub(crate) fn audit_after_boot(access: &Access, workspace: WorkspaceId, base: &B
     let mut needed = pages_of(access, base)?;
     match &base.cache {
         Some(cache) => {
-            needed.extend(cache.entries.iter().filter_map(|cached| cached.entry.blob()));
+            needed.extend(cache.tree.entries.iter().filter_map(|cached| cached.entry.blob()));
         }
         None => match read_entries(&access.blobs, &base.tree) {
             Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),

@@ -240,5 +240,5 @@ pub(crate) fn save_cache(
     {
         return cache.rewrite_header(&dir, &header);
     }
-    StatCache::write(&dir, &header, &held.entries, &access.tmp)
+    StatCache::write(&dir, &header, &held.entries, held.rules.as_ref(), &access.tmp)
 }

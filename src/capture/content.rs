@@ -9,7 +9,7 @@ use crate::limits;
 use crate::manifest::OmitReason;
 use crate::monitor::Monitor;
 use crate::path::RelPath;
-use crate::workspaces::Stamps;
+use crate::walk::Stamps;
 
 /// What reading a file came to.
 #[derive(Debug)]

@@ -23,8 +23,8 @@ use crate::path::RelPath;
 use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use crate::threads;
-use crate::walk::{Observed, What};
-use crate::workspaces::{CacheHeader, CachedEntry, Stamps, StatCache};
+use crate::walk::{CachedEntry, KnownRules, Observed, Stamps, What};
+use crate::workspaces::{CacheHeader, StatCache};
 
 /// The checkpoint that a capture builds on, protected by its operation.
 #[derive(Debug)]
@@ -53,9 +53,11 @@ pub(crate) struct Held {
     pub(crate) entries: Vec<CachedEntry>,
     /// What the file system said about each, in the same order; of a file, when it was read.
     pub(crate) stats: Vec<FileStat>,
+    /// By which rules the names were judged.
+    pub(crate) rules: Option<KnownRules>,
     /// Whether the entries are to the letter those of the base.
     pub(crate) same_as_base: bool,
-    /// Whether the base's stat cache says the same as these entries and stamps.
+    /// Whether the base's stat cache says the same as these entries, stamps and rules.
     pub(crate) cache_is_current: bool,
     /// What was seen and done; `bytes_stored` is known after [`store_tree`].
     pub(crate) counts: Counts,
@@ -97,17 +99,24 @@ pub(crate) fn hold(
 ) -> Result<Held> {
     let granularity_ns = file_system(&open.dir)?.stamp_granularity.as_nanos();
     let granularity_ns = i64::try_from(granularity_ns).unwrap_or(i64::MAX);
+    let moment = Moment { start_ns: observation.start_ns, granularity_ns };
     let lost = lost_blobs(access)?;
-    let (known, trusted) = match base {
-        None => (Vec::new(), false),
+    let (known, known_rules, trusted) = match base {
+        None => (Vec::new(), None, false),
         Some(base) => match base.cache.as_mut() {
-            Some(cache) => (std::mem::take(&mut cache.entries), true),
-            None => (untrusted(readable_entries(access, base)?), false),
+            Some(StatCache { tree, .. }) => {
+                (std::mem::take(&mut tree.entries), tree.rules.take(), true)
+            }
+            None => (untrusted(readable_entries(access, base)?), None, false),
         },
     };
     let known_count = known.len();
     let unfinished = observation.walked.unfinished;
-    let decided = decide(observation.walked.observations, known, trusted, &lost, settings);
+    let mut rules = observation.walked.rules;
+    if let Some(rules) = &mut rules {
+        rules.judge(moment.start_ns, moment.granularity_ns);
+    }
+    let decided = decide(observation.walked.observations, known, trusted, &lost, settings, moment);
     let reader = Reader {
         access,
         open,
@@ -123,9 +132,11 @@ pub(crate) fn hold(
     counts.files_read = read.len() as u64;
     for (index, outcome) in read {
         counts.bytes_read += outcome.bytes_read;
-        slots[index].take_outcome(&outcome, observation.start_ns, granularity_ns);
+        slots[index].take_outcome(&outcome, moment);
     }
     let mut held = finish(slots, known_count, trusted, counts);
+    held.cache_is_current &= rules == known_rules;
+    held.rules = rules;
     for path in unfinished {
         held.complete = false;
         held.problems.push(CaptureProblem { path, reason: Some(OmitReason::IoError) });
@@ -133,6 +144,21 @@ pub(crate) fn hold(
     held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
     Ok(held)
+}
+
+/// When the tree was looked at, and how well its file system tells times apart.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    start_ns: i64,
+    granularity_ns: i64,
+}
+
+impl Moment {
+    fn entry(self, entry: Entry, stat: &FileStat) -> CachedEntry {
+        let stamps = Stamps::of(stat);
+        let racy = stamps.are_racy(self.start_ns, self.granularity_ns);
+        CachedEntry { entry, stamps, racy }
+    }
 }
 
 /// A path on its way to becoming an entry.
@@ -149,11 +175,10 @@ struct Slot {
 }
 
 impl Slot {
-    fn take_outcome(&mut self, outcome: &ReadOutcome, start_ns: i64, granularity_ns: i64) {
+    fn take_outcome(&mut self, outcome: &ReadOutcome, moment: Moment) {
         if let Some(stat) = outcome.stat {
             self.stat = stat;
         }
-        let stamps = Stamps::of(&self.stat);
         let kind = match outcome.result {
             ReadResult::Vanished => return,
             ReadResult::Omitted(reason) => EntryKind::Omitted { reason, rest: 0 },
@@ -167,8 +192,7 @@ impl Slot {
             }
         };
         let entry = Entry { path: self.path.clone(), mode: self.stat.mode, kind };
-        let racy = stamps.are_racy(start_ns, granularity_ns);
-        self.now = Some(CachedEntry { entry, stamps, racy });
+        self.now = Some(moment.entry(entry, &self.stat));
     }
 }
 
@@ -209,6 +233,7 @@ fn decide(
     trusted: bool,
     damaged: &HashSet<BlobHash>,
     settings: &ScopeSettings,
+    moment: Moment,
 ) -> Decided {
     let mut slots = Vec::with_capacity(observations.len());
     let mut to_read = Vec::new();
@@ -245,7 +270,7 @@ fn decide(
                 _ => slot.stat.mode,
             };
             let entry = Entry { path: slot.path.clone(), mode, kind };
-            slot.now = Some(CachedEntry { entry, stamps: Stamps::default(), racy: false });
+            slot.now = Some(moment.entry(entry, &slot.stat));
         }
         slots.push(slot);
     }
@@ -315,6 +340,7 @@ fn finish(slots: Vec<Slot>, known_count: usize, trusted: bool, mut counts: Count
     Held {
         entries,
         stats,
+        rules: None,
         same_as_base,
         cache_is_current,
         counts,

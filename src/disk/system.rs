@@ -22,6 +22,8 @@ pub(crate) struct FileSystem {
     pub(crate) stamp_granularity: Duration,
     /// Whether it is not known to be on another machine or run by a program (FUSE).
     pub(crate) is_local: bool,
+    /// Whether a directory's stamps are known to move with every change of its names.
+    pub(crate) keeps_directory_stamps: bool,
     /// Whether one `syncfs` makes all of it durable and reports what could not be written.
     pub(super) syncs_whole: bool,
 }
@@ -38,6 +40,9 @@ pub(crate) fn file_system(dir: &Dir) -> Result<FileSystem> {
 pub(super) fn by_number(number: i128) -> FileSystem {
     let known = limits::STAMP_GRANULARITY_KNOWN;
     let unknown = limits::STAMP_GRANULARITY_UNKNOWN;
+    // ext2 to ext4, xfs, btrfs, tmpfs, zfs.
+    let keeps_directory_stamps =
+        matches!(number, 0xef53 | 0x5846_5342 | 0x9123_683e | 0x0102_1994 | 0x2fc1_2fc1);
     let (stamp_granularity, is_local, syncs_whole) = match number {
         // ext2, ext3 and ext4 share one; xfs, btrfs, tmpfs, f2fs, bcachefs.
         0xef53 | 0x5846_5342 | 0x9123_683e | 0x0102_1994 | 0xf2f5_2010 | 0xca45_1a4e => {
@@ -52,7 +57,7 @@ pub(super) fn by_number(number: i128) -> FileSystem {
         }
         _ => (unknown, true, false),
     };
-    FileSystem { stamp_granularity, is_local, syncs_whole }
+    FileSystem { stamp_granularity, is_local, syncs_whole, keeps_directory_stamps }
 }
 
 /// Where something is mounted below `root`, a path without symlinks, in no order. A part of the same

@@ -306,8 +306,7 @@ fn foundation(
     Ok(Foundation { base, parent })
 }
 
-/// Walks; beside it asks git where HEAD is and reads the stat cache, which becomes the base's if it
-/// describes exactly that checkpoint.
+/// Walks, by the stat cache if it describes exactly the base, and beside it asks git where HEAD is.
 pub(super) fn observe_with_git(
     access: &Access,
     open: &OpenWorkspace,
@@ -321,16 +320,14 @@ pub(super) fn observe_with_git(
             // That git cannot say is no reason not to capture.
             git::head(&repository, &|| monitor.is_cancelled()).ok()
         });
-        let cache = base.is_some().then(|| {
-            let directory = access.workspaces.directory(open.workspace.id);
-            threads.spawn(move || StatCache::read(&directory))
-        });
-        let observation = capture::observe(access, open, scope, monitor)?;
-        let git = head.join().ok().flatten();
-        if let (Some(base), Some(cache)) = (base, cache) {
-            let cache = cache.join().ok().flatten();
+        let mut known = None;
+        if let Some(base) = base {
+            let cache = StatCache::read(&access.workspaces.directory(open.workspace.id));
             base.cache = cache.filter(|cache| cache.header == base.described(access.store));
+            known = base.cache.as_ref().map(|cache| &cache.tree);
         }
+        let observation = capture::observe(access, open, scope, known, monitor)?;
+        let git = head.join().ok().flatten();
         Ok((observation, git))
     })
 }

@@ -322,7 +322,7 @@ fn prepare(
 fn present(open: &OpenWorkspace, held: &Held) -> Vec<Present> {
     // Where the kernel does not say, every directory of another device is taken for one.
     let mounts = disk::mounts_below(&open.path).unwrap_or_else(|_| other_devices(held));
-    let one = |(cached, stat): (&crate::workspaces::CachedEntry, &disk::FileStat)| Present {
+    let one = |(cached, stat): (&crate::walk::CachedEntry, &disk::FileStat)| Present {
         entry: cached.entry.clone(),
         device: stat.dev,
         inode: stat.ino,

@@ -3,7 +3,7 @@
 //! Everything here goes through directory handles opened beneath the root. Nothing is followed,
 //! and nothing is opened but directories, ignore files and `format.json`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -18,10 +18,12 @@ use serde::Deserialize;
 use crate::disk::{Dir, FileKind, FileStat, file_stat};
 use crate::error::{Error, IoContext, Result};
 use crate::git::Repository;
+use crate::hash::{BlobHash, Digest};
 use crate::limits;
 use crate::manifest::{Listed, OmitReason};
 use crate::path::RelPath;
 use crate::settings::{ScopeSettings, is_version_control};
+use crate::walk::known::{KnownIgnoreFile, KnownRules, Stamps};
 use crate::walk::rules::{RuleFiles, Rules, ignores};
 use crate::walk::tracked::Job;
 use crate::walk::{InodeId, Observed, What, locked};
@@ -75,9 +77,18 @@ pub(super) struct Found {
     pub(super) unsettled: Vec<RelPath>,
     /// Directories some of whose names could not be accounted for.
     pub(super) unfinished: Vec<RelPath>,
-    pub(super) nested: Vec<RelPath>,
-    /// The rules of each directory that adds some to its parent's.
-    rules: HashMap<RelPath, Rules>,
+    pub(super) nested: BTreeSet<RelPath>,
+    /// The rules of each directory that adds some to its parent's, and where it has them from.
+    rules: HashMap<RelPath, (Rules, OwnRules)>,
+}
+
+/// Where a directory has rules from that those above it do not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct OwnRules {
+    /// It is the top of a repository.
+    pub(super) repository: bool,
+    /// It has an ignore file.
+    pub(super) ignore_file: bool,
 }
 
 /// A workspace while it is walked, shared by all threads.
@@ -93,6 +104,8 @@ pub(super) struct Tree {
     pub(super) prefix: Vec<u8>,
     pub(super) root_rules: Rules,
     pub(super) rule_files: RuleFiles,
+    /// Rules of an earlier walk that hold and were not read yet in this one.
+    pub(super) unread_rules: Mutex<Option<KnownRules>>,
     pub(super) jobs: Sender<Job>,
     pub(super) found: Mutex<Found>,
     pub(super) cancelled: AtomicBool,
@@ -152,7 +165,7 @@ impl Tree {
     }
 
     /// The directory at `path` and what it is; `None` where there is no directory.
-    fn open(&self, path: &RelPath) -> Result<Option<(Dir, FileStat)>, OmitReason> {
+    pub(super) fn open(&self, path: &RelPath) -> Result<Option<(Dir, FileStat)>, OmitReason> {
         let Some(dir) = self.root.try_open_dir(path).map_err(|error| reason_of(&error))? else {
             return Ok(None);
         };
@@ -203,48 +216,101 @@ impl Tree {
     /// The rules in the directory `path` with these names, whose parent's are `above`.
     fn rules_in(&self, dir: &Dir, path: &RelPath, names: &[&[u8]], above: &Rules) -> Rules {
         let has = |name: &[u8]| names.binary_search(&name).is_ok();
-        let mut rules = above.clone();
-        let mut is_changed = false;
+        // The root's own repository was found before the walk.
+        let is_inner = !path.is_root() && has(b".git");
+        let repository = is_inner.then(|| Repository::at(&self.root_path.join(path.as_os())));
+        let repository = repository.flatten();
+        if let Some(repository) = &repository {
+            self.found_repository(path, repository);
+        }
+        self.add_rules(dir, path, above, repository.as_ref(), has(b".gitignore"))
+    }
+
+    /// Has git asked about a repository below the root, once.
+    pub(super) fn found_repository(&self, path: &RelPath, repository: &Repository) {
+        let mut found = locked(&self.found);
+        let is_new = found.nested.insert(path.clone());
+        if is_new && found.nested.len() <= limits::NESTED_REPOSITORIES_MAX {
+            // Nobody listens any more when a restore looks again after the walk.
+            drop(self.jobs.send(Job::Ask(path.clone(), repository.clone())));
+        }
+    }
+
+    /// Adds the rules of the directory `path` itself to those above it.
+    pub(super) fn add_rules(
+        &self,
+        dir: &Dir,
+        path: &RelPath,
+        above: &Rules,
+        repository: Option<&Repository>,
+        has_ignore_file: bool,
+    ) -> Rules {
         let base = match path.as_bytes().len() {
             0 => self.prefix.len(),
             length => self.prefix.len() + length + 1,
         };
-        // The root's own repository was found before the walk.
-        if !path.is_root()
-            && has(b".git")
-            && let Some(repository) = Repository::at(&self.root_path.join(path.as_os()))
-        {
-            rules = self.rule_files.of_top(base, &repository);
-            is_changed = true;
-            let mut found = locked(&self.found);
-            found.nested.push(path.clone());
-            if found.nested.len() <= limits::NESTED_REPOSITORIES_MAX {
-                // Nobody listens any more when a restore looks again after the walk.
-                drop(self.jobs.send(Job::Ask(path.clone(), repository)));
-            }
-        }
-        if has(b".gitignore")
+        let mut rules =
+            repository.map_or_else(|| above.clone(), |top| self.rule_files.of_top(base, top));
+        let mut own = OwnRules { repository: repository.is_some(), ignore_file: false };
+        if has_ignore_file
             && let Ok(file) = path.join(b".gitignore")
             && let Ok(Some(stat)) = dir.stat(b".gitignore")
             // git does not follow a symlink here either.
             && stat.kind == FileKind::File
         {
             let read = read_in(dir, b".gitignore", limits::IGNORE_FILE_BYTES_MAX);
-            rules = self.rule_files.inside(file, &self.root_path, read, base, rules);
-            is_changed = true;
+            rules = self.rule_files.inside(file, stat, &self.root_path, read, base, rules);
+            own.ignore_file = true;
         }
-        if is_changed {
-            locked(&self.found).rules.insert(path.clone(), rules.clone());
+        if own != OwnRules::default() {
+            locked(&self.found).rules.insert(path.clone(), (rules.clone(), own));
         }
         rules
     }
 
+    /// Where the directory `path`, which was visited, has rules of its own from.
+    pub(super) fn own_rules(&self, path: &RelPath) -> OwnRules {
+        locked(&self.found).rules.get(path).map(|(_, own)| *own).unwrap_or_default()
+    }
+
+    pub(super) fn forget_rules(&self, path: &RelPath) {
+        locked(&self.found).rules.remove(path);
+    }
+
+    /// The hash of an ignore file's content and its stat from before it was read; it is read only if
+    /// its stamps do not vouch for it.
+    pub(super) fn ignore_file(&self, known: &KnownIgnoreFile) -> Option<(BlobHash, FileStat)> {
+        let dir = self.root.try_open_dir(&known.path.parent()?).ok()??;
+        let stat = dir.stat(known.path.name()).ok()??;
+        if stat.kind != FileKind::File {
+            return None;
+        }
+        if !known.racy && Stamps::of(&stat) == known.stamps {
+            return Some((known.hash, stat));
+        }
+        let read = read_in(&dir, known.path.name(), limits::IGNORE_FILE_BYTES_MAX).ok()??;
+        Some((BlobHash::of(&read), stat))
+    }
+
+    /// A checksum over all by which names are judged, given that over the ignore files.
+    pub(super) fn rules_digest(&self, ignore_files: Digest) -> Digest {
+        let place = self.root_path.as_os_str().as_bytes();
+        let digests = [ignore_files, self.settings.digest()].map(Digest::to_bytes).concat();
+        Digest::of(&[&digests, &self.prefix[..], b"\0", place].concat())
+    }
+
     /// The rules in the directory `path`, or in the nearest above it that was visited.
     pub(super) fn rules_of(&self, path: &RelPath) -> Rules {
+        self.load_known_rules();
+        self.nearest_rules(path)
+    }
+
+    /// As [`Tree::rules_of`], by the rules that were read so far.
+    pub(super) fn nearest_rules(&self, path: &RelPath) -> Rules {
         let found = locked(&self.found);
         let mut next = Some(path.clone());
         while let Some(directory) = next {
-            if let Some(rules) = found.rules.get(&directory) {
+            if let Some((rules, _)) = found.rules.get(&directory) {
                 return rules.clone();
             }
             next = directory.parent();
@@ -409,7 +475,7 @@ impl Tree {
 
     /// Accounts for one path by `policy`, and for the names in it by `below`; the directories among
     /// those that are to be entered are returned.
-    fn settle(&self, path: &RelPath, policy: Policy, below: Policy) -> Vec<Child> {
+    pub(super) fn settle(&self, path: &RelPath, policy: Policy, below: Policy) -> Vec<Child> {
         let parent = path.parent();
         let above = parent.as_ref().map_or_else(|| self.root_rules.clone(), |p| self.rules_of(p));
         for _ in 0..LOOKS_MAX {

@@ -105,6 +105,11 @@ impl Walked {
         }
         grafting.apply();
         self.unlisted = limit_omitted(&mut self.observations);
+        if let Some(rules) = &mut self.rules {
+            rules.lifted.extend_from_slice(paths);
+            rules.lifted.sort_unstable();
+            rules.lifted.dedup();
+        }
         Ok(outcomes)
     }
 }

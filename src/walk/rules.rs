@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 
-use crate::disk;
+use crate::disk::{self, FileStat};
 use crate::error::Result;
 use crate::git::Repository;
 use crate::hash::{BlobHash, Digest};
@@ -64,14 +64,25 @@ pub(super) struct RuleFiles {
 /// Which ignore files were read, and which not.
 #[derive(Debug, Default)]
 struct FilesRead {
-    inside: Vec<(RelPath, BlobHash)>,
+    inside: Vec<InsideFile>,
     outside: Vec<IgnoreFile>,
     skipped: Vec<(PathBuf, String)>,
+}
+
+/// An ignore file in the tree.
+#[derive(Debug, Clone)]
+pub(super) struct InsideFile {
+    pub(super) path: RelPath,
+    pub(super) hash: BlobHash,
+    /// From before it was read.
+    pub(super) stat: FileStat,
 }
 
 /// What a walk reports of the ignore files.
 #[derive(Debug)]
 pub(super) struct RuleReport {
+    /// In order of path.
+    pub(super) inside: Vec<InsideFile>,
     pub(super) outside: Vec<IgnoreFile>,
     pub(super) digest: Digest,
     pub(super) skipped: Vec<(PathBuf, String)>,
@@ -140,6 +151,7 @@ impl RuleFiles {
     pub(super) fn inside(
         &self,
         path: RelPath,
+        stat: FileStat,
         root_path: &Path,
         read: Result<Option<Vec<u8>>>,
         base: usize,
@@ -148,11 +160,16 @@ impl RuleFiles {
         let full = root_path.join(path.as_os());
         let Some(bytes) = self.taken(&full, read) else { return above };
         let hash = BlobHash::of(&bytes);
-        locked(&self.read).inside.push((path, hash));
+        self.known(path, hash, stat);
         match self.compiled(&full, hash, &bytes) {
             Some(matcher) => level(matcher, base, above),
             None => above,
         }
+    }
+
+    /// Remembers an ignore file of the tree that counts, and whose content is known.
+    pub(super) fn known(&self, path: RelPath, hash: BlobHash, stat: FileStat) {
+        locked(&self.read).inside.push(InsideFile { path, hash, stat });
     }
 
     /// An ignore file that may be a symlink: git follows those of the user and of the repository's
@@ -199,19 +216,21 @@ impl RuleFiles {
     /// What was read so far. The digest covers path and content of every file that counted.
     pub(super) fn report(&self) -> RuleReport {
         let mut read = locked(&self.read);
-        read.inside.sort();
+        read.inside.sort_by(|a, b| (&a.path, &a.hash).cmp(&(&b.path, &b.hash)));
+        read.inside.dedup_by(|a, b| (&a.path, &a.hash) == (&b.path, &b.hash));
         read.outside.sort_by(|a, b| a.path.cmp(&b.path));
         read.outside.dedup();
         let mut text = Vec::new();
         let outside =
             read.outside.iter().map(|file| (file.path.as_os_str().as_bytes(), &file.hash));
-        let inside = read.inside.iter().map(|(path, hash)| (path.as_bytes(), hash));
+        let inside = read.inside.iter().map(|file| (file.path.as_bytes(), &file.hash));
         for (path, hash) in outside.chain(inside) {
             text.extend_from_slice(path);
             text.push(0);
             text.extend_from_slice(hash.as_bytes());
         }
         RuleReport {
+            inside: read.inside.clone(),
             outside: read.outside.clone(),
             digest: Digest::of(&text),
             skipped: std::mem::take(&mut read.skipped),

@@ -1,5 +1,6 @@
 //! The oracle is git where git decides, and the file system elsewhere.
 
+mod known;
 mod names;
 mod races;
 mod rules;
@@ -13,6 +14,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use super::*;
+use crate::manifest::EntryKind;
 use crate::settings::NamePatterns;
 
 /// A directory of a test's own, gone with it, and how to walk it.
@@ -56,20 +58,50 @@ impl Case {
         self.walk_at("")
     }
 
-    /// Walks a directory of the case as a workspace of its own.
+    /// Walks a directory of the case as a workspace of its own, and again by what that walk saw, which
+    /// has to come to the same.
     fn walk_at(&self, below: &str) -> Walked {
-        let walked = self.try_walk_at(below, &()).unwrap();
-        check(&walked);
+        let walked = self.walk_once(below, None).unwrap();
+        if let Some(again) = self.walk_once(below, Some(&known(&walked, None))) {
+            assert_same(&again, &walked);
+        }
         walked
     }
 
+    /// Walks anew, or by what is known if that is of use.
+    fn walk_once(&self, below: &str, known: Option<&KnownTree>) -> Option<Walked> {
+        let path = self.place(below);
+        let root = Dir::open(&path).unwrap();
+        let attempt = Attempt {
+            root: &root,
+            root_path: &path,
+            settings: &self.settings,
+            options: &self.options,
+            repository: git::repository_of(&path),
+            pool: Arc::new(threads::pool_of(self.options.threads, "walk").unwrap()),
+            monitor: &(),
+        };
+        let walked = match known {
+            None => Some(attempt.anew().unwrap()),
+            Some(known) => {
+                let rules = known.rules.as_ref()?;
+                attempt.by_known(&known.entries, rules).unwrap()
+            }
+        };
+        walked.inspect(check)
+    }
+
     fn try_walk_at(&self, below: &str, monitor: &dyn Monitor) -> Result<Walked> {
-        let path = match below {
+        let path = self.place(below);
+        let root = Dir::open(&path)?;
+        walk(&root, &path, &self.settings, &self.options, None, monitor)
+    }
+
+    fn place(&self, below: &str) -> PathBuf {
+        match below {
             "" => self.path.clone(),
             below => self.path.join(below),
-        };
-        let root = Dir::open(&path)?;
-        walk(&root, &path, &self.settings, &self.options, monitor)
+        }
     }
 
     /// Walks, and gives the next walk what this one has to say to it.
@@ -78,6 +110,62 @@ impl Case {
         self.options.tracked = walked.tracked_cache.clone();
         walked
     }
+}
+
+/// What a capture would keep of a walk that began at this time by the clock of stamps; without a time,
+/// of one of a tree that has not changed for long.
+fn known(walked: &Walked, start_ns: Option<i64>) -> KnownTree {
+    let granularity_ns = i64::try_from(limits::STAMP_GRANULARITY_KNOWN.as_nanos()).unwrap();
+    let are_racy =
+        |stamps: &Stamps| start_ns.is_some_and(|start| stamps.are_racy(start, granularity_ns));
+    let entry = |observed: &Observed| {
+        let stat = observed.stat;
+        let kind = match observed.what.clone() {
+            What::File => {
+                let hash = crate::hash::BlobHash::of(b"");
+                EntryKind::File { size: stat.size, mtime_ns: stat.mtime_ns, hash, unstable: false }
+            }
+            What::Symlink { target } => EntryKind::Symlink { target },
+            What::Dir { listed } => EntryKind::Dir { listed },
+            What::Omitted { reason, rest } => EntryKind::Omitted { reason, rest },
+        };
+        let stamps = Stamps::of(&stat);
+        let entry = crate::manifest::Entry { path: observed.path.clone(), mode: stat.mode, kind };
+        CachedEntry { entry, stamps, racy: are_racy(&stamps) }
+    };
+    let mut rules = walked.rules.clone();
+    for file in rules.iter_mut().flat_map(|rules| &mut rules.ignore_files) {
+        file.racy = are_racy(&file.stamps);
+    }
+    KnownTree { entries: walked.observations.iter().map(entry).collect(), rules }
+}
+
+/// Asserts that two walks of one tree, which did not change between them, came to the same.
+#[track_caller]
+fn assert_same(again: &Walked, walked: &Walked) {
+    assert_eq!(lines(again), lines(walked));
+    assert_eq!(again.observations, walked.observations);
+    assert_eq!(again.ignore_files, walked.ignore_files);
+    assert_eq!(
+        again.rules.as_ref().map(|rules| &rules.ignore_files),
+        walked.rules.as_ref().map(|rules| &rules.ignore_files)
+    );
+    assert_eq!(again.ignore_digest, walked.ignore_digest);
+    assert_eq!(again.nested_repositories, walked.nested_repositories);
+    assert_eq!(again.tracked, walked.tracked);
+    assert_eq!(lists(&again.tracked_cache), lists(&walked.tracked_cache));
+    assert_eq!(again.unfinished, walked.unfinished);
+    assert_eq!(again.rules, walked.rules);
+}
+
+/// What is remembered of git's answers, without the stamps of its indexes, which are kept only once
+/// they are old enough.
+fn lists(cache: &TrackedCache) -> serde_json::Value {
+    let mut value = serde_json::to_value(cache).unwrap();
+    for known in value["repositories"].as_array_mut().unwrap() {
+        known.as_object_mut().unwrap().remove("stamp").unwrap();
+    }
+    value
 }
 
 /// What every walk's result has to keep.

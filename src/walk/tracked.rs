@@ -155,6 +155,8 @@ pub(super) fn evaluate(
     let granularity = granularity.unwrap_or(crate::limits::STAMP_GRANULARITY_UNKNOWN);
     let granularity_ns = i64::try_from(granularity.as_nanos()).unwrap_or(i64::MAX);
     let mut all_fresh = true;
+    // They come in the order in which threads found the repositories.
+    answers.sort_by(|a, b| a.directory.cmp(&b.directory));
     for answer in &mut answers {
         if matches!(answer.tracked, Outcome::Unchanged) && cache.rules != rules {
             answer.ask(tree, is_cancelled);

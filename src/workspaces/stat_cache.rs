@@ -3,23 +3,24 @@
 //! Disposable: whoever cannot read it, or does not trust it, captures without it. It is read and
 //! written under the workspace's lock only. `docs/format.md` gives the bytes.
 //!
-//! Layout: a header of fixed length with its own checksum, then the entries, covered by a checksum in
-//! the header. A turn that changed nothing rewrites the header alone, in place: a torn header fails
+//! Layout: a header of fixed length with its own checksum, then the rules and the entries, covered by a
+//! checksum in the header. A turn that changed nothing rewrites the header alone, in place: a torn header fails
 //! its checksum, and the cache is as good as lost, which is allowed.
 
 use std::path::Path;
 
-use crate::disk::{self, Dir, FileStat};
+use crate::disk::{self, Dir};
 use crate::error::Result;
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, Seq, SessionName, StoreId};
 use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
+use crate::walk::{CachedEntry, KnownIgnoreFile, KnownRules, KnownTree, Stamps};
 
 /// The name of the file.
 const NAME: &str = "stat-cache";
-const MAGIC: &[u8; 8] = b"tpstat01";
+const MAGIC: &[u8; 8] = b"tpstat02";
 const HEADER_BYTES: usize = 512;
 /// The checksum stands in the last bytes of the header and covers those before it.
 const HEADER_COVERED: usize = HEADER_BYTES - 16;
@@ -37,57 +38,13 @@ pub(crate) struct CacheHeader {
     pub(crate) digest: Digest,
 }
 
-/// An entry, and the stamps under which its content was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CachedEntry {
-    /// As in the checkpoint.
-    pub(crate) entry: Entry,
-    /// The stamps when its content was read; zero for what has no content.
-    pub(crate) stamps: Stamps,
-    /// Equal stamps do not prove equal content: the last change is too near to the reading.
-    pub(crate) racy: bool,
-}
-
-/// What the file system says about a file that changes when its content does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Stamps {
-    /// Its length, in bytes.
-    pub(crate) size: u64,
-    /// Its modification time, in nanoseconds since 1970.
-    pub(crate) mtime_ns: i64,
-    /// Its change time, in nanoseconds since 1970: nobody can set it back.
-    pub(crate) ctime_ns: i64,
-    /// Its inode.
-    pub(crate) inode: u64,
-}
-
-impl Stamps {
-    /// The stamps of a file.
-    pub(crate) fn of(stat: &FileStat) -> Self {
-        Self { size: stat.size, mtime_ns: stat.mtime_ns, ctime_ns: stat.ctime_ns, inode: stat.ino }
-    }
-
-    /// Whether a file with these stamps, read by a capture that began at `start_ns`, may have been
-    /// changed after the reading without any stamp showing it.
-    ///
-    /// A change sets the change time to the present tick. So a change time older than the start by
-    /// more than a tick rules it out; the modification time counts too, for file systems that do not
-    /// keep the other, unless it lies in the future and so says nothing. After git's racy-git
-    /// documentation.
-    pub(crate) fn are_racy(&self, start_ns: i64, granularity_ns: i64) -> bool {
-        let changed_ns =
-            if self.mtime_ns > start_ns { self.ctime_ns } else { self.ctime_ns.max(self.mtime_ns) };
-        changed_ns >= start_ns.saturating_sub(granularity_ns)
-    }
-}
-
 /// A cache that was read.
 #[derive(Debug)]
 pub(crate) struct StatCache {
     /// What it is about.
     pub(crate) header: CacheHeader,
-    /// In order of path.
-    pub(crate) entries: Vec<CachedEntry>,
+    /// What was seen.
+    pub(crate) tree: KnownTree,
     /// The length and checksum of the entries' bytes, to write the header again.
     body: (u64, Digest),
 }
@@ -104,7 +61,7 @@ impl StatCache {
         if body.len() as u64 != body_length || Digest::of(body) != body_digest {
             return None;
         }
-        Some(Self { header, entries: decode_entries(body)?, body: (body_length, body_digest) })
+        Some(Self { header, tree: decode_tree(body)?, body: (body_length, body_digest) })
     }
 
     /// Reads what the cache is about, and not its entries; `None` where [`StatCache::read`] would give
@@ -119,9 +76,11 @@ impl StatCache {
         dir: &Path,
         header: &CacheHeader,
         entries: &[CachedEntry],
+        rules: Option<&KnownRules>,
         tmp: &Dir,
     ) -> Result<()> {
         let mut bytes = vec![0; HEADER_BYTES];
+        encode_rules(rules, &mut bytes);
         for entry in entries {
             encode_entry(entry, &mut bytes);
         }
@@ -218,16 +177,13 @@ fn encode_entry(cached: &CachedEntry, bytes: &mut Vec<u8>) {
     };
     bytes.extend_from_slice(&[kind, flags]);
     bytes.extend_from_slice(&entry.mode.bits().to_le_bytes());
+    put_stamps(&cached.stamps, bytes);
     put_bytes(bytes, entry.path.as_bytes());
     match &entry.kind {
         EntryKind::File { size, mtime_ns, hash, .. } => {
             bytes.extend_from_slice(&size.to_le_bytes());
             bytes.extend_from_slice(&mtime_ns.to_le_bytes());
             bytes.extend_from_slice(hash.as_bytes());
-            bytes.extend_from_slice(&cached.stamps.size.to_le_bytes());
-            bytes.extend_from_slice(&cached.stamps.mtime_ns.to_le_bytes());
-            bytes.extend_from_slice(&cached.stamps.ctime_ns.to_le_bytes());
-            bytes.extend_from_slice(&cached.stamps.inode.to_le_bytes());
         }
         EntryKind::Symlink { target } => put_bytes(bytes, target),
         EntryKind::Omitted { reason, rest } => {
@@ -237,6 +193,55 @@ fn encode_entry(cached: &CachedEntry, bytes: &mut Vec<u8>) {
         }
         EntryKind::Dir { .. } | EntryKind::Absent => {}
     }
+}
+
+const NO_RULES: u8 = 0;
+const RULES: u8 = 1;
+
+fn encode_rules(rules: Option<&KnownRules>, bytes: &mut Vec<u8>) {
+    let Some(rules) = rules else {
+        bytes.push(NO_RULES);
+        return;
+    };
+    bytes.push(RULES);
+    bytes.extend_from_slice(&rules.digest.to_bytes());
+    put_count(rules.ignore_files.len(), bytes);
+    for file in &rules.ignore_files {
+        bytes.push(if file.racy { FLAG_RACY } else { 0 });
+        bytes.extend_from_slice(file.hash.as_bytes());
+        put_stamps(&file.stamps, bytes);
+        put_bytes(bytes, file.path.as_bytes());
+    }
+    for paths in [&rules.repositories, &rules.lifted] {
+        put_count(paths.len(), bytes);
+        for path in paths {
+            put_bytes(bytes, path.as_bytes());
+        }
+    }
+}
+
+fn decode_rules(rest: &mut &[u8]) -> Option<Option<KnownRules>> {
+    match take(rest)? {
+        [NO_RULES] => return Some(None),
+        [RULES] => {}
+        _ => return None,
+    }
+    let digest = Digest::from_bytes(take(rest)?);
+    let ignore_files = take_list(rest, |rest| {
+        let [flags] = take(rest)?;
+        let hash = BlobHash::from_bytes(take(rest)?);
+        let stamps = take_stamps(rest)?;
+        let racy = flags & FLAG_RACY != 0;
+        Some(KnownIgnoreFile { path: take_path(rest)?, hash, stamps, racy })
+    })?;
+    let repositories = take_list(rest, take_path)?;
+    let lifted = take_list(rest, take_path)?;
+    Some(Some(KnownRules { digest, ignore_files, repositories, lifted }))
+}
+
+fn decode_tree(mut rest: &[u8]) -> Option<KnownTree> {
+    let rules = decode_rules(&mut rest)?;
+    Some(KnownTree { entries: decode_entries(rest)?, rules })
 }
 
 fn decode_entries(mut rest: &[u8]) -> Option<Vec<CachedEntry>> {
@@ -254,19 +259,13 @@ fn decode_entries(mut rest: &[u8]) -> Option<Vec<CachedEntry>> {
 fn decode_entry(rest: &mut &[u8]) -> Option<CachedEntry> {
     let [kind, flags] = take(rest)?;
     let mode = Mode::from_st_mode(u32::from_le_bytes(take(rest)?));
-    let path = RelPath::new(take_bytes(rest)?).ok()?;
-    let mut stamps = Stamps::default();
+    let stamps = take_stamps(rest)?;
+    let path = take_path(rest)?;
     let kind = match kind {
         KIND_FILE => {
             let size = u64::from_le_bytes(take(rest)?);
             let mtime_ns = i64::from_le_bytes(take(rest)?);
             let hash = BlobHash::from_bytes(take(rest)?);
-            stamps = Stamps {
-                size: u64::from_le_bytes(take(rest)?),
-                mtime_ns: i64::from_le_bytes(take(rest)?),
-                ctime_ns: i64::from_le_bytes(take(rest)?),
-                inode: u64::from_le_bytes(take(rest)?),
-            };
             EntryKind::File { size, mtime_ns, hash, unstable: flags & FLAG_UNSTABLE != 0 }
         }
         KIND_SYMLINK => EntryKind::Symlink { target: take_bytes(rest)?.into() },
@@ -287,6 +286,36 @@ fn put_bytes(bytes: &mut Vec<u8>, part: &[u8]) {
     let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(part);
+}
+
+fn put_stamps(stamps: &Stamps, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&stamps.size.to_le_bytes());
+    bytes.extend_from_slice(&stamps.mtime_ns.to_le_bytes());
+    bytes.extend_from_slice(&stamps.ctime_ns.to_le_bytes());
+    bytes.extend_from_slice(&stamps.inode.to_le_bytes());
+}
+
+fn take_stamps(rest: &mut &[u8]) -> Option<Stamps> {
+    Some(Stamps {
+        size: u64::from_le_bytes(take(rest)?),
+        mtime_ns: i64::from_le_bytes(take(rest)?),
+        ctime_ns: i64::from_le_bytes(take(rest)?),
+        inode: u64::from_le_bytes(take(rest)?),
+    })
+}
+
+fn put_count(count: usize, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(count as u64).to_le_bytes());
+}
+
+/// The items, for which no room is made before they are there: the count may be wrong.
+fn take_list<T>(rest: &mut &[u8], mut item: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
+    let count = u64::from_le_bytes(take(rest)?);
+    (0..count).map(|_| item(rest)).collect()
+}
+
+fn take_path(rest: &mut &[u8]) -> Option<RelPath> {
+    RelPath::new(take_bytes(rest)?).ok()
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -329,6 +358,23 @@ mod tests {
         ]
     }
 
+    fn rules() -> KnownRules {
+        let path = |text: &str| RelPath::new(text).unwrap();
+        let stamps = Stamps { size: 9, mtime_ns: -1, ctime_ns: 2, inode: 3 };
+        let hash = BlobHash::of(b"*.o");
+        KnownRules {
+            digest: Digest::of(b"rules"),
+            ignore_files: vec![KnownIgnoreFile {
+                path: path("a/.gitignore"),
+                hash,
+                stamps,
+                racy: true,
+            }],
+            repositories: vec![path("b"), path("b/c")],
+            lifted: vec![path("a/x.o")],
+        }
+    }
+
     fn header() -> CacheHeader {
         CacheHeader {
             store: StoreId::random(),
@@ -346,12 +392,16 @@ mod tests {
         let path = dir.path();
         let tmp = Dir::open(path).unwrap();
         let (first, second) = (header(), header());
-        StatCache::write(path, &first, &all_kinds(), &tmp).unwrap();
-        let cache = StatCache::read(path).unwrap();
-        assert_eq!((&cache.header, &cache.entries), (&first, &all_kinds()));
-        cache.rewrite_header(path, &second).unwrap();
-        let cache = StatCache::read(path).unwrap();
-        assert_eq!((cache.header, cache.entries), (second, all_kinds()));
+        for rules in [Some(rules()), None] {
+            StatCache::write(path, &first, &all_kinds(), rules.as_ref(), &tmp).unwrap();
+            let cache = StatCache::read(path).unwrap();
+            assert_eq!((&cache.header, &cache.tree.entries), (&first, &all_kinds()));
+            assert_eq!(cache.tree.rules, rules);
+            cache.rewrite_header(path, &second).unwrap();
+            let cache = StatCache::read(path).unwrap();
+            assert_eq!((&cache.header, &cache.tree.entries), (&second, &all_kinds()));
+            assert_eq!(cache.tree.rules, rules);
+        }
     }
 
     #[test]
@@ -359,7 +409,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stat-cache");
         let tmp = Dir::open(dir.path()).unwrap();
-        StatCache::write(dir.path(), &header(), &all_kinds(), &tmp).unwrap();
+        StatCache::write(dir.path(), &header(), &all_kinds(), Some(&rules()), &tmp).unwrap();
         let good = std::fs::read(&path).unwrap();
         for at in 0..good.len() {
             let mut bad = good.clone();
@@ -369,15 +419,5 @@ mod tests {
             std::fs::write(&path, &good[..at]).unwrap();
             assert!(StatCache::read(dir.path()).is_none(), "cut to {at} bytes");
         }
-    }
-
-    #[test]
-    fn stamps_near_the_start_of_the_capture_are_racy() {
-        let stamps = |mtime_ns, ctime_ns| Stamps { size: 1, mtime_ns, ctime_ns, inode: 1 };
-        assert!(!stamps(100, 200).are_racy(1_000, 100));
-        assert!(stamps(100, 950).are_racy(1_000, 100), "changed just before, with an old mtime");
-        assert!(stamps(950, 100).are_racy(1_000, 100), "a file system without change times");
-        assert!(!stamps(9_999, 100).are_racy(1_000, 100), "a future mtime says nothing");
-        assert!(stamps(9_999, 1_005).are_racy(1_000, 100));
     }
 }

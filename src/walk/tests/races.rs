@@ -16,7 +16,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs `disturb` over and over while the case is walked; each result goes to `judge`.
+/// Runs `disturb` over and over while the case is walked, anew and by what the last walk saw in turn;
+/// each result goes to `judge`.
 fn while_disturbed(case: &Case, disturb: impl Fn() + Sync, mut judge: impl FnMut(&Walked)) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -27,7 +28,10 @@ fn while_disturbed(case: &Case, disturb: impl Fn() + Sync, mut judge: impl FnMut
         });
         let _over = Over(&is_over);
         for _ in 0..WALKS {
-            judge(&case.walk());
+            let start_ns = disk::coarse_now_ns();
+            let walked = case.walk_once("", None).unwrap();
+            judge(&walked);
+            case.walk_once("", Some(&known(&walked, Some(start_ns)))).iter().for_each(&mut judge);
         }
     });
 }
@@ -140,6 +144,6 @@ fn a_root_that_is_replaced_meanwhile_is_an_error() {
     fs::rename(case.path.join("w"), case.path.join("moved")).unwrap();
     fs::rename(case.path.join("other"), case.path.join("w")).unwrap();
     let at = case.path.join("w");
-    let walked = walk(&root, &at, &case.settings, &case.options, &());
+    let walked = walk(&root, &at, &case.settings, &case.options, None, &());
     assert!(matches!(&walked, Err(Error::Io { path, .. }) if *path == at), "{walked:?}");
 }

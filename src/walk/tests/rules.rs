@@ -440,7 +440,7 @@ fn the_users_own_rules_count_last() {
     if let Some(place) = place_of_child() {
         let root = Dir::open(&place).unwrap();
         let options = WalkOptions { threads: 2, ..WalkOptions::default() };
-        let walked = walk(&root, &place, &ScopeSettings::default(), &options, &()).unwrap();
+        let walked = walk(&root, &place, &ScopeSettings::default(), &options, None, &()).unwrap();
         assert_lines(
             &walked,
             &[

@@ -249,7 +249,7 @@ fn unreadable_directories_are_named_and_make_no_evidence() {
     if let Some(place) = place_of_child() {
         let root = Dir::open(&place).unwrap();
         let options = WalkOptions { threads: 2, ..WalkOptions::default() };
-        let walked = walk(&root, &place, &ScopeSettings::default(), &options, &()).unwrap();
+        let walked = walk(&root, &place, &ScopeSettings::default(), &options, None, &()).unwrap();
         check(&walked);
         assert_lines(
             &walked,

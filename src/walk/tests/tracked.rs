@@ -217,7 +217,7 @@ fn git_is_asked_again_only_when_its_index_or_the_rules_have_changed() {
             let options =
                 WalkOptions { tracked: tracked.clone(), threads: 2, ..WalkOptions::default() };
             let recorder = Recorder::default();
-            let walked = walk(&root, &place, &settings, &options, &recorder).unwrap();
+            let walked = walk(&root, &place, &settings, &options, None, &recorder).unwrap();
             check(&walked);
             (walked, recorder.notices.into_inner().unwrap())
         };
@@ -319,7 +319,7 @@ fn what_a_hook_of_git_exports_changes_nothing() {
     if let Some(place) = place_of_child() {
         let root = Dir::open(&place).unwrap();
         let options = WalkOptions { threads: 2, ..WalkOptions::default() };
-        let walked = walk(&root, &place, &ScopeSettings::default(), &options, &()).unwrap();
+        let walked = walk(&root, &place, &ScopeSettings::default(), &options, None, &()).unwrap();
         assert_lines(&walked, &EXPECTED);
         assert_eq!(walked.tracked, Tracked::Fresh);
         return;

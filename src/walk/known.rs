@@ -1,0 +1,557 @@
+//! What an earlier walk saw, so that this one need not list what has the same names.
+//!
+//! The modification and change time of a directory move whenever a name in it comes, goes or is
+//! replaced. A directory whose stamps are those of the last walk, and were old enough then that no
+//! change can hide behind them, has the names that it had, and each name leads to the inode that it
+//! led to: its names are not listed, sorted and matched against rules again, each is only asked for
+//! its stat. After git's untracked cache.
+//!
+//! It holds only while the rules are the same, so whatever can change them is looked at first; if
+//! they differ, nothing here is used. And only on file systems known to keep such stamps.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use crate::disk::{FileKind, FileStat};
+use crate::error::{Error, Result};
+use crate::git::Repository;
+use crate::hash::{BlobHash, Digest};
+use crate::limits;
+use crate::manifest::{Entry, EntryKind, Listed, OmitReason};
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::walk::directory::{OwnRules, Policy, Seen, Tree};
+use crate::walk::rules::InsideFile;
+use crate::walk::{InodeId, Observed, What, locked};
+
+/// Of the directories known, one in this many may have changed, and a few more; if more have, listing
+/// everything anew on all threads is faster than listing these one by one.
+const CHANGED_ONE_IN: usize = 8;
+const CHANGED_FEW: usize = 32;
+
+/// The granularity of stamps that are in whole seconds; of FAT's it is two.
+const WHOLE_SECONDS_NS: i64 = 2_000_000_000;
+
+/// What the file system says about a file that changes when its content does, and about a directory
+/// that changes when its names do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stamps {
+    /// Its length, in bytes.
+    pub(crate) size: u64,
+    /// Its modification time, in nanoseconds since 1970.
+    pub(crate) mtime_ns: i64,
+    /// The time of its last change of any kind, in nanoseconds since 1970.
+    pub(crate) ctime_ns: i64,
+    /// Its inode.
+    pub(crate) inode: u64,
+}
+
+impl Stamps {
+    /// The stamps of a file or directory.
+    pub(crate) fn of(stat: &FileStat) -> Self {
+        Self { size: stat.size, mtime_ns: stat.mtime_ns, ctime_ns: stat.ctime_ns, inode: stat.ino }
+    }
+
+    /// Whether something with these stamps, looked at by a capture that began at `start_ns`, may have
+    /// been changed after the look without any stamp showing it.
+    ///
+    /// A change sets the change time to the present tick. So a change time older than the start by
+    /// more than a tick rules it out; the modification time counts too, for file systems that do not
+    /// keep the other, unless it lies in the future and so says nothing. A time in whole seconds is
+    /// taken for one of a file system that keeps no more: ext4 with small inodes for example. After
+    /// git's racy-git documentation.
+    pub(crate) fn are_racy(&self, start_ns: i64, granularity_ns: i64) -> bool {
+        let changed_ns =
+            if self.mtime_ns > start_ns { self.ctime_ns } else { self.ctime_ns.max(self.mtime_ns) };
+        let is_whole = changed_ns % 1_000_000_000 == 0;
+        let granularity_ns =
+            if is_whole { granularity_ns.max(WHOLE_SECONDS_NS) } else { granularity_ns };
+        changed_ns >= start_ns.saturating_sub(granularity_ns)
+    }
+}
+
+/// An entry, and the stamps under which it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CachedEntry {
+    /// As in the checkpoint.
+    pub(crate) entry: Entry,
+    /// The stamps when its content was read, or its names were listed.
+    pub(crate) stamps: Stamps,
+    /// Equal stamps do not prove equal content: the last change is too near to the look.
+    pub(crate) racy: bool,
+}
+
+/// All that a walk saw.
+#[derive(Debug)]
+pub(crate) struct KnownTree {
+    /// In order of path, the root first.
+    pub(crate) entries: Vec<CachedEntry>,
+    /// The rules by which the names were judged; none where that cannot be told from later ones, and
+    /// then only the files are known.
+    pub(crate) rules: Option<KnownRules>,
+}
+
+/// Everything that decided, besides the tree's names, what is in scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KnownRules {
+    /// Over settings, place of the workspace, and path and content of each ignore file that counted.
+    pub(crate) digest: Digest,
+    /// The ignore files in the tree.
+    pub(crate) ignore_files: Vec<KnownIgnoreFile>,
+    /// The directories below the root that are the top of a repository.
+    pub(crate) repositories: Vec<RelPath>,
+    /// Paths that were held although the rules leave them out, in order: tracked by git, or saved
+    /// before a restore. What is at or below them is looked at as if nothing were known.
+    pub(crate) lifted: Vec<RelPath>,
+}
+
+/// An ignore file in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KnownIgnoreFile {
+    pub(crate) path: RelPath,
+    pub(crate) hash: BlobHash,
+    pub(crate) stamps: Stamps,
+    /// As in [`CachedEntry`].
+    pub(crate) racy: bool,
+}
+
+impl KnownIgnoreFile {
+    pub(super) fn of(file: InsideFile) -> Self {
+        let InsideFile { path, hash, stat } = file;
+        // Until it is judged.
+        Self { path, hash, stamps: Stamps::of(&stat), racy: true }
+    }
+}
+
+impl KnownRules {
+    /// The directories that have rules of their own, in order.
+    fn directories(&self) -> Vec<RelPath> {
+        let directory = |file: &KnownIgnoreFile| file.path.parent().unwrap_or_default();
+        let mut directories: Vec<RelPath> = self.ignore_files.iter().map(directory).collect();
+        directories.extend(self.repositories.iter().cloned());
+        directories.sort_unstable();
+        directories.dedup();
+        directories
+    }
+
+    /// Where a directory had rules of its own from.
+    fn own(&self, directory: &RelPath) -> OwnRules {
+        let has = |file: RelPath| {
+            self.ignore_files.binary_search_by(|known| known.path.cmp(&file)).is_ok()
+        };
+        OwnRules {
+            repository: self.repositories.binary_search(directory).is_ok(),
+            ignore_file: directory.join(b".gitignore").is_ok_and(has),
+        }
+    }
+
+    /// Marks the ignore files whose stamps do not vouch for their content.
+    pub(crate) fn judge(&mut self, start_ns: i64, granularity_ns: i64) {
+        for file in &mut self.ignore_files {
+            file.racy = file.stamps.are_racy(start_ns, granularity_ns);
+        }
+    }
+
+    fn lifts(&self, path: &RelPath) -> bool {
+        if self.lifted.is_empty() {
+            return false;
+        }
+        let is_lifted = |path: &[u8]| {
+            self.lifted.binary_search_by(|lifted| lifted.as_bytes().cmp(path)).is_ok()
+        };
+        let bytes = path.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        is_lifted(b"")
+            || is_lifted(bytes)
+            || ends.into_iter().any(|(end, _)| is_lifted(&bytes[..end]))
+    }
+}
+
+/// Whether the rules of today are `rules`. What is said to the tree on the way (files read,
+/// repositories to ask) is what a listing would say.
+pub(super) fn rules_hold(tree: &Tree, rules: &KnownRules, known: &[CachedEntry]) -> bool {
+    for directory in &rules.repositories {
+        let Some(repository) = Repository::at(&tree.root_path.join(directory.as_os())) else {
+            return false;
+        };
+        tree.rule_files.of_top(0, &repository);
+        tree.found_repository(directory, &repository);
+    }
+    let dot_git = known.iter().map(|known| &known.entry.path).filter(|path| path.name() == b".git");
+    for directory in dot_git.filter_map(RelPath::parent).filter(|directory| !directory.is_root()) {
+        let is_known = rules.repositories.binary_search(&directory).is_ok();
+        if !is_known && Repository::at(&tree.root_path.join(directory.as_os())).is_some() {
+            return false;
+        }
+    }
+    for file in &rules.ignore_files {
+        let Some((hash, stat)) = tree.ignore_file(file) else { return false };
+        if hash != file.hash {
+            return false;
+        }
+        tree.rule_files.known(file.path.clone(), hash, stat);
+    }
+    let report = tree.rule_files.report();
+    report.skipped.is_empty() && tree.rules_digest(report.digest) == rules.digest
+}
+
+/// The known directories and what is in them, as indices into the entries.
+struct Table<'a> {
+    entries: &'a [CachedEntry],
+    /// The entries that are directories.
+    directories: Vec<usize>,
+    /// The entries directly in each of the directories, which `starts` parts.
+    children: Vec<usize>,
+    starts: Vec<usize>,
+    /// Which of the directories an entry is.
+    numbers: HashMap<usize, usize>,
+}
+
+impl<'a> Table<'a> {
+    /// `None` where an entry's parent is no directory of the list.
+    fn of(entries: &'a [CachedEntry]) -> Option<Self> {
+        let mut directories = Vec::new();
+        let mut numbers = HashMap::new();
+        let mut by_path: HashMap<&[u8], usize> = HashMap::new();
+        let mut parents = Vec::with_capacity(entries.len());
+        let mut last: (&[u8], usize) = (b"", 0);
+        for (index, known) in entries.iter().enumerate() {
+            let path = known.entry.path.as_bytes();
+            if index > 0 {
+                let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+                let parent = &path[..end];
+                if last.0 != parent {
+                    last = (parent, *by_path.get(parent)?);
+                }
+                parents.push(last.1);
+            }
+            if matches!(known.entry.kind, EntryKind::Dir { .. }) {
+                by_path.insert(path, directories.len());
+                numbers.insert(index, directories.len());
+                directories.push(index);
+            } else if index == 0 {
+                return None;
+            }
+        }
+        let mut starts = vec![0; directories.len() + 1];
+        for &parent in &parents {
+            starts[parent + 1] += 1;
+        }
+        for number in 0..directories.len() {
+            starts[number + 1] += starts[number];
+        }
+        let mut next = starts.clone();
+        let mut children = vec![0; parents.len()];
+        for (index, &parent) in parents.iter().enumerate() {
+            children[next[parent]] = index + 1;
+            next[parent] += 1;
+        }
+        Some(Self { entries, directories, children, starts, numbers })
+    }
+
+    fn children(&self, number: usize) -> &[usize] {
+        &self.children[self.starts[number]..self.starts[number + 1]]
+    }
+
+    /// Which of the directories is at `path`.
+    fn number(&self, path: &RelPath) -> Option<usize> {
+        let index = self.entries.binary_search_by(|known| known.entry.path.cmp(path)).ok()?;
+        self.numbers.get(&index).copied()
+    }
+
+    fn path(&self, number: usize) -> &'a RelPath {
+        &self.entries[self.directories[number]].entry.path
+    }
+}
+
+/// What became of a directory that was known.
+#[derive(Debug)]
+enum Revisited {
+    /// It has the names that it had.
+    Same(Same),
+    /// It has to be listed.
+    Changed,
+}
+
+#[derive(Debug)]
+struct Same {
+    stat: FileStat,
+    /// The names in it that are no directories, by index of entry.
+    seen: Vec<(usize, FileStat, What)>,
+    /// Entries of names that have to be judged anew.
+    again: Vec<usize>,
+}
+
+/// Walks by what is known: every path of `known` and every new one is accounted for. What is new goes
+/// to the tree's findings, what was known is returned, in order; `None` where too much has changed
+/// for this to be of use.
+///
+/// # Errors
+/// [`Error::Cancelled`].
+///
+/// Cost: one open and one stat for each known directory, one stat for each other name.
+pub(super) fn revisit(
+    tree: &Tree,
+    known: &[CachedEntry],
+    rules: &KnownRules,
+    pool: &ThreadPool,
+    monitor: &dyn Monitor,
+) -> Result<Option<Vec<Observed>>> {
+    let Some(table) = Table::of(known) else { return Ok(None) };
+    let revisited: Vec<Revisited> = pool.install(|| {
+        let one = |number| {
+            if number % 64 == 0 && monitor.is_cancelled() {
+                tree.cancelled.store(true, Ordering::Relaxed);
+            }
+            if tree.is_cancelled() {
+                return Revisited::Changed;
+            }
+            monitor.advanced(1, 0);
+            look(tree, &table, number, rules).map_or(Revisited::Changed, Revisited::Same)
+        };
+        (0..table.directories.len()).into_par_iter().with_min_len(8).map(one).collect()
+    });
+    if tree.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    let changed = revisited.iter().filter(|revisited| matches!(revisited, Revisited::Changed));
+    if changed.count() > CHANGED_FEW + revisited.len() / CHANGED_ONE_IN {
+        return Ok(None);
+    }
+    let mut slots: Vec<Option<(FileStat, What)>> = Vec::new();
+    slots.resize_with(known.len(), || None);
+    let Some(new) = confirm(tree, &table, rules, revisited, &mut slots, monitor)? else {
+        return Ok(None);
+    };
+    explore(tree, new, pool, monitor)?;
+    let seen = known.iter().zip(slots).filter_map(|(known, slot)| {
+        slot.map(|(stat, what)| Observed { path: known.entry.path.clone(), stat, what })
+    });
+    Ok(Some(seen.collect()))
+}
+
+/// Looks at one directory; `None` where it has to be listed.
+fn look(tree: &Tree, table: &Table<'_>, number: usize, rules: &KnownRules) -> Option<Same> {
+    let known = &table.entries[table.directories[number]];
+    let path = &known.entry.path;
+    let is_whole = known.entry.kind == EntryKind::Dir { listed: Listed::Whole };
+    if !is_whole || known.racy || rules.lifts(path) {
+        return None;
+    }
+    let (dir, stat) = tree.open(path).ok()??;
+    let is_in_place = stat.dev == tree.root_stat.dev
+        && !tree.stores.contains(&InodeId { dev: stat.dev, ino: stat.ino });
+    if !is_in_place || Stamps::of(&stat) != known.stamps {
+        return None;
+    }
+    let is_deepest = path.components().count() + 1 >= limits::DEPTH_MAX;
+    let children = table.children(number);
+    let mut same = Same { stat, seen: Vec::with_capacity(children.len()), again: Vec::new() };
+    for &index in children {
+        let child = &table.entries[index];
+        let path = &child.entry.path;
+        if let EntryKind::Dir { listed } = child.entry.kind {
+            if is_deepest {
+                return None;
+            }
+            if listed == Listed::Partial || rules.lifts(path) {
+                same.again.push(index);
+            }
+            continue;
+        }
+        let now = dir.stat(path.name()).ok().flatten();
+        // What says that a directory is a store, and must not be captured, can change in place.
+        if path.name() == b"format.json" && now.map(|now| Stamps::of(&now)) != Some(child.stamps) {
+            return None;
+        }
+        let still = |now: &FileStat| {
+            let is_same_inode = now.ino == child.stamps.inode && now.dev == tree.root_stat.dev;
+            (is_same_inode && !rules.lifts(path))
+                .then(|| judge(tree, &child.entry.kind, now))
+                .flatten()
+        };
+        match now.as_ref().and_then(|now| Some((*now, still(now)?))) {
+            Some((stat, what)) => same.seen.push((index, stat, what)),
+            None => same.again.push(index),
+        }
+    }
+    Some(same)
+}
+
+/// What a name that leads to the inode that it led to is now; `None` where that has to be found out
+/// anew.
+fn judge(tree: &Tree, known: &EntryKind, now: &FileStat) -> Option<What> {
+    let over = OmitReason::OverFileLimit;
+    match known {
+        EntryKind::File { .. }
+        | EntryKind::Omitted {
+            reason: OmitReason::OverFileLimit | OmitReason::OverTotalLimit,
+            ..
+        } if now.kind == FileKind::File => {
+            let is_over = now.size > tree.settings.file_limit_bytes;
+            Some(if is_over { What::Omitted { reason: over, rest: 0 } } else { What::File })
+        }
+        EntryKind::Symlink { target } if now.kind == FileKind::Symlink => {
+            Some(What::Symlink { target: target.clone() })
+        }
+        EntryKind::Omitted { reason, .. }
+            if matches!(
+                reason,
+                OmitReason::Excluded
+                    | OmitReason::Ignored
+                    | OmitReason::Secret
+                    | OmitReason::Special
+            ) =>
+        {
+            Some(What::Omitted { reason: *reason, rest: 0 })
+        }
+        _ => None,
+    }
+}
+
+/// Goes through the known directories from the top: a directory counts only if the one above it still
+/// leads to it. Those that have changed are listed; what they have that is not known is returned.
+/// `None` where a directory has other ignore rules than it had.
+fn confirm(
+    tree: &Tree,
+    table: &Table<'_>,
+    rules: &KnownRules,
+    revisited: Vec<Revisited>,
+    slots: &mut [Option<(FileStat, What)>],
+    monitor: &dyn Monitor,
+) -> Result<Option<Vec<RelPath>>> {
+    let mut leads = vec![false; revisited.len()];
+    leads[0] = true;
+    let mut new = Vec::new();
+    for (number, revisited) in revisited.into_iter().enumerate() {
+        if !leads[number] {
+            continue;
+        }
+        let path = table.path(number);
+        let Revisited::Same(same) = revisited else {
+            if monitor.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            tree.load_known_rules();
+            // Only a directory that is entered has rules.
+            tree.forget_rules(path);
+            let children = tree.settle(path, Policy::Scope, Policy::Scope);
+            if tree.own_rules(path) != rules.own(path) {
+                return Ok(None);
+            }
+            for (name, stat) in children {
+                let Ok(child) = path.join(&name) else { continue };
+                match table.number(&child) {
+                    Some(known) if is_same(table, known, &stat) => leads[known] = true,
+                    _ => new.push(child),
+                }
+            }
+            continue;
+        };
+        for &index in table.children(number) {
+            if let Some(&child) = table.numbers.get(&index) {
+                leads[child] = true;
+            }
+        }
+        slots[table.directories[number]] = Some((same.stat, What::Dir { listed: Listed::Whole }));
+        for (index, stat, what) in same.seen {
+            slots[index] = Some((stat, what));
+        }
+        for index in same.again {
+            let child = &table.entries[index].entry.path;
+            let number = table.numbers.get(&index).copied();
+            match (tree.look_at(child, Policy::Scope), number) {
+                (Seen::Directory(stat), Some(number)) if is_same(table, number, &stat) => {}
+                (Seen::Directory(_), number) => {
+                    number.into_iter().for_each(|number| leads[number] = false);
+                    new.push(child.clone());
+                }
+                (seen, number) => {
+                    number.into_iter().for_each(|number| leads[number] = false);
+                    if let Seen::Leaf(observed) = seen {
+                        tree.push(vec![observed]);
+                    }
+                }
+            }
+        }
+    }
+    // Their rules were counted before it was known whether they are still reached.
+    let is_reached = |directory: &RelPath| {
+        let number = table.number(directory);
+        number.is_some_and(|number| leads[number])
+    };
+    let are_reached = rules.directories().iter().all(is_reached);
+    Ok(are_reached.then_some(new))
+}
+
+/// Whether `stat` is of the known directory. Its names are known by the inode.
+fn is_same(table: &Table<'_>, number: usize, stat: &FileStat) -> bool {
+    table.entries[table.directories[number]].stamps.inode == stat.ino
+}
+
+/// Accounts for directories that were not known and for everything below them.
+fn explore(
+    tree: &Tree,
+    directories: Vec<RelPath>,
+    pool: &ThreadPool,
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    pool.scope(|scope| {
+        for path in directories {
+            scope.spawn(move |scope| enter(scope, tree, &path, monitor));
+        }
+    });
+    if tree.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+fn enter<'s>(scope: &rayon::Scope<'s>, tree: &'s Tree, path: &RelPath, monitor: &'s dyn Monitor) {
+    if monitor.is_cancelled() {
+        tree.cancelled.store(true, Ordering::Relaxed);
+    }
+    if tree.is_cancelled() {
+        return;
+    }
+    monitor.advanced(1, 0);
+    for (name, _) in tree.settle(path, Policy::Scope, Policy::Scope) {
+        if let Ok(child) = path.join(&name) {
+            scope.spawn(move |scope| enter(scope, tree, &child, monitor));
+        }
+    }
+}
+
+impl Tree {
+    /// Reads the ignore files that were known, once, so that names can be judged by them.
+    pub(super) fn load_known_rules(&self) {
+        let Some(known) = locked(&self.unread_rules).take() else { return };
+        for path in known.directories() {
+            let Ok(Some((dir, _))) = self.open(&path) else { continue };
+            let above = path.parent().map(|parent| self.nearest_rules(&parent));
+            let above = above.unwrap_or_else(|| self.root_rules.clone());
+            let is_top = known.repositories.binary_search(&path).is_ok();
+            let repository = is_top.then(|| Repository::at(&self.root_path.join(path.as_os())));
+            self.add_rules(&dir, &path, &above, repository.flatten().as_ref(), true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_near_the_start_of_the_capture_are_racy() {
+        let stamps = |mtime_ns, ctime_ns| Stamps { size: 1, mtime_ns, ctime_ns, inode: 1 };
+        assert!(!stamps(100, 200).are_racy(1_000, 100));
+        assert!(stamps(100, 950).are_racy(1_000, 100), "changed just before, with an old mtime");
+        assert!(stamps(950, 100).are_racy(1_000, 100), "a file system without change times");
+        assert!(!stamps(9_999, 100).are_racy(1_000, 100), "a future mtime says nothing");
+        assert!(stamps(9_999, 1_005).are_racy(1_000, 100));
+        let second = 1_000_000_000;
+        assert!(stamps(second, second).are_racy(3 * second - 1, 100), "whole seconds");
+        assert!(!stamps(second, second).are_racy(3 * second + 1, 100));
+        assert!(!stamps(second, second + 1).are_racy(3 * second - 1, 100));
+    }
+}
