@@ -305,7 +305,7 @@ pub(crate) struct Journals {
     /// Their targets and what they saved first.
     pub(crate) needed: Vec<CheckpointId>,
     /// The journals that cannot be read, each with the reason: nobody knows what they need.
-    pub(crate) unreadable: Vec<(std::path::PathBuf, Error)>,
+    pub(crate) unreadable: Vec<(WorkspaceId, Error)>,
 }
 
 /// Reads the journals of all workspaces.
@@ -326,7 +326,7 @@ pub(crate) fn survey(layout: &Layout) -> Result<Journals> {
                 journals.needed.extend(named.into_iter().flatten().map(|it| it.id));
             }
             Ok(None) => {}
-            Err(error) => journals.unreadable.push((layout.journal(workspace), error)),
+            Err(error) => journals.unreadable.push((workspace, error)),
         }
     }
     Ok(journals)

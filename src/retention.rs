@@ -8,7 +8,7 @@ mod prune;
 mod sweep;
 
 pub use prune::PruneRule;
-pub(crate) use prune::{drop_one, finish_pruning, plan_prune, prune};
+pub(crate) use prune::{drop_missing, drop_one, finish_pruning, missing, plan_prune, prune};
 pub(crate) use sweep::{plan_sweep, sweep};
 
 use crate::error::BadFile;
@@ -22,6 +22,20 @@ pub struct PruneOutcome {
     pub pruned: Vec<CheckpointId>,
     /// How many live ones stay.
     pub kept: u64,
+    /// Checkpoints whose manifests were gone although nobody had pruned them, and which are given up.
+    /// Only where one session was named.
+    pub missing: Vec<CheckpointId>,
+}
+
+impl PruneOutcome {
+    /// Counts each missing checkpoint as such, and not as pruned or kept by the rule.
+    pub(crate) fn leave_out_missing(&mut self) {
+        let missing = &self.missing;
+        let before = self.pruned.len();
+        self.pruned.retain(|id| !missing.contains(id));
+        let were_pruned = before - self.pruned.len();
+        self.kept = self.kept.saturating_sub((missing.len() - were_pruned) as u64);
+    }
 }
 
 /// What a sweep did, or would do.

@@ -15,13 +15,15 @@ use crate::layout::Layout;
 use crate::limits;
 use crate::manifest::{InvalidManifest, Manifest, ParsedManifest};
 
-/// What no manifest says about a session: `session.json`. Fields that this program does not know are
-/// no damage.
+/// What no manifest says about a session: `session.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct SessionFile {
     /// Numbers below this were given, even if no checkpoint shows it.
     #[serde(default)]
     pub(crate) next_seq: u64,
+    /// What this program does not know: it is no damage, and is kept.
+    #[serde(flatten)]
+    other: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The name of the file with what no manifest says.
@@ -209,12 +211,19 @@ impl Sessions {
         disk::create_durably(&dir, format!("{}.json", id.seq).as_bytes(), text, tmp)
     }
 
-    /// Removes a manifest and its pin file. Durable only after [`Sessions::sync`].
+    /// Removes a manifest and its pin file. A directory in the place of one is kept beside it: nobody
+    /// knows what is in it. Durable only after [`Sessions::sync`].
     pub(crate) fn remove(&self, id: &CheckpointId) -> Result<()> {
         // The pin goes first: a pin without a manifest would be damage, a manifest without its pin
         // is a checkpoint that is being pruned.
         for path in [self.pin_path(id), self.manifest_path(id)] {
-            disk::remove_file(&path)?;
+            if disk::is_directory(&path)? {
+                let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+                let dir = Dir::open(&self.layout.session(&id.session))?;
+                disk::set_aside(&dir, name, &dir)?;
+            } else {
+                disk::remove_file(&path)?;
+            }
         }
         Ok(())
     }
@@ -292,12 +301,35 @@ impl Sessions {
             _ => return Ok(None),
         };
         let dir = Dir::open(&self.layout.session(session))?;
-        let file = SessionFile { next_seq: self.next_seq(session)?.max(given) };
+        let next_seq = self.next_seq(session)?.max(given);
+        let file = SessionFile { next_seq, ..SessionFile::default() };
         let path = self.session_file_path(session);
         let text = serde_json::to_vec(&file).map_err(std::io::Error::from).at("encode", &path)?;
         let aside = disk::set_aside(&dir, SESSION_FILE.as_bytes(), &dir)?;
         disk::replace_durably(&dir, SESSION_FILE.as_bytes(), &text, tmp)?;
         Ok(Some(Repair { file: path, reason: with_source(&damage), aside }))
+    }
+
+    /// Keeps the number of a checkpoint that is about to be removed from being given again, where it is
+    /// the highest of its session: then no other file, and after its loss no index, tells that it was
+    /// given. Durable when it returns.
+    pub(crate) fn keep_number(&self, id: &CheckpointId, tmp: &Dir) -> Result<()> {
+        let next = id.seq.get() + 1;
+        let listing = self.listing(&id.session)?;
+        let is_told = listing.manifests.last().is_some_and(|highest| *highest > id.seq);
+        let mut file = match self.read_session_file(&id.session) {
+            // The next capture makes it anew, with what the index knows.
+            Err(error) if error.is_damage() => return Ok(()),
+            read => read?,
+        };
+        if is_told || file.next_seq >= next {
+            return Ok(());
+        }
+        file.next_seq = next;
+        let path = self.session_file_path(&id.session);
+        let text = serde_json::to_vec(&file).map_err(std::io::Error::from).at("encode", path)?;
+        let dir = disk::make_private_dir(&self.layout.session(&id.session))?;
+        disk::replace_durably(&dir, SESSION_FILE.as_bytes(), &text, tmp)
     }
 
     /// The lowest number of a session that the files do not know as given: above its manifests and

@@ -31,7 +31,9 @@ use crate::error::{Error, Repair, Result};
 use crate::git;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{self, Index, Opened};
+use crate::journal::{self, Journal};
 use crate::layout::Layout;
+use crate::limits;
 use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
 use crate::sessions::{Found, Sessions};
@@ -215,7 +217,10 @@ impl Store {
         }
         refuse_foreign(layout)?;
         Blobs::create(layout.root())?;
-        layout.create().map(|_| ())
+        layout.create()?;
+        // For the day on which the disk is full. Where it cannot be kept, a collection tries again.
+        drop(disk::reserve(&layout.ballast(), limits::BALLAST_BYTES));
+        Ok(())
     }
 
     /// Builds the index, unless somebody else has while this process waited for the lock.
@@ -287,7 +292,9 @@ impl Store {
         let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
         let mut outcome = self.rebuild_locked(monitor)?;
         let sessions = self.repair_sessions()?;
-        outcome.repaired = format.into_iter().chain(workspaces).chain(sessions).collect();
+        let journals = self.set_orphaned_journals_aside()?;
+        let repaired = format.into_iter().chain(workspaces).chain(sessions).chain(journals);
+        outcome.repaired = repaired.collect();
         unreadable.append(&mut outcome.unreadable);
         outcome.unreadable = unreadable;
         let repaired = outcome.repaired.iter().map(|repair| repair.file.to_string_lossy());
@@ -317,6 +324,23 @@ impl Store {
         let aside = disk::set_aside(&Dir::open(layout.root())?, b"format.json", &quarantine)?;
         layout.create()?;
         Ok(Some(Repair { file: layout.format_file(), reason, aside }))
+    }
+
+    /// Sets journals aside that cannot be understood and whose workspace is gone: nobody could end them
+    /// there. Others are left to `restore --abort`, which sees what is in the workspace.
+    fn set_orphaned_journals_aside(&self) -> Result<Vec<Repair>> {
+        let layout = &self.inner.layout;
+        let mut repairs = Vec::new();
+        for (workspace, error) in journal::survey(layout)?.unreadable {
+            let Error::JournalUnreadable { path, reason, root } = error else { continue };
+            if root.is_some_and(|root| disk::is_directory(&root).unwrap_or(true)) {
+                continue;
+            }
+            let aside = Journal::set_aside(layout, workspace)?;
+            let reason = format!("{reason}; its workspace is gone, and with it what it was about");
+            repairs.push(Repair { file: path, reason, aside });
+        }
+        Ok(repairs)
     }
 
     /// Makes damaged `session.json` anew, with what the index knows of the numbers given.

@@ -425,7 +425,8 @@ impl Verifier<'_> {
     fn check_journals(&mut self) {
         match journal::survey(self.parts.layout) {
             Ok(journals) => {
-                for (file, error) in journals.unreadable {
+                for (workspace, error) in journals.unreadable {
+                    let file = self.parts.layout.journal(workspace);
                     self.find(FindingKind::JournalUnreadable, file, with_source(&error), vec![]);
                 }
             }

@@ -22,6 +22,7 @@ struct PruneDocument {
     dry_run: bool,
     pruned: Vec<IdDocument>,
     kept: u64,
+    missing: Vec<IdDocument>,
 }
 
 /// Drops old checkpoints.
@@ -36,14 +37,15 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     if arguments.dry_run || asks {
         let planned = context.run(|store, monitor| store.plan_prune(session, rule, monitor))?;
         tell(&planned, true, context)?;
-        if arguments.dry_run || planned.pruned.is_empty() {
+        if arguments.dry_run || (planned.pruned.is_empty() && planned.missing.is_empty()) {
             return Ok(Exit::Done);
         }
         if !ask::can_ask(context) {
             context.printer.flush()?;
             return Err(ask::needs_yes("pruning by a rule of your own"));
         }
-        let count = format::counted(planned.pruned.len() as u64, "checkpoint", "checkpoints");
+        let dropped = planned.pruned.len() + planned.missing.len();
+        let count = format::counted(dropped as u64, "checkpoint", "checkpoints");
         if !ask::confirm(context, &format!("Drop {count}?"))? {
             return Ok(Exit::Refused);
         }
@@ -56,7 +58,8 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
 fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Result<()> {
     if context.is_json() {
         let pruned = outcome.pruned.iter().map(IdDocument::from).collect();
-        return context.document(&PruneDocument { dry_run, pruned, kept: outcome.kept });
+        let missing = outcome.missing.iter().map(IdDocument::from).collect();
+        return context.document(&PruneDocument { dry_run, pruned, kept: outcome.kept, missing });
     }
     if context.is_quiet() && !dry_run {
         return Ok(());
@@ -64,6 +67,12 @@ fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Res
     let kept = format::counted(outcome.kept, "stays", "stay");
     let count = format::counted(outcome.pruned.len() as u64, "checkpoint", "checkpoints");
     let printer = &mut context.printer;
+    if !outcome.missing.is_empty() {
+        let count = format::counted(outcome.missing.len() as u64, "checkpoint", "checkpoints");
+        let verb = if dry_run { "would give up" } else { "gave up" };
+        printer.prose(&format!("{verb} {count} without a manifest"))?;
+        print_by_session(&outcome.missing, printer)?;
+    }
     if outcome.pruned.is_empty() {
         return printer.prose(&format!("nothing to prune; {kept}"));
     }

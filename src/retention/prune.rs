@@ -16,6 +16,7 @@ use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::retention::PruneOutcome;
+use crate::sessions::Found;
 
 /// How many checkpoints of a session stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +136,55 @@ pub(crate) fn drop_one(access: &Access, id: &CheckpointId) -> Result<bool> {
         }
         tx.mark_pruning(std::slice::from_ref(id))
     })?;
+    if !marked.is_empty() {
+        access.sessions.keep_number(id, &access.tmp)?;
+    }
     drop_marked(access, &marked)?;
     Ok(!marked.is_empty())
+}
+
+/// The checkpoints of a session whose manifests are gone although nobody pruned them.
+pub(crate) fn missing(access: &Access, session: &SessionName) -> Result<Vec<CheckpointId>> {
+    let read = |tx: ReadTx<'_>| tx.checkpoints_of_session(session);
+    let is_gone = |row: &CheckpointRow| {
+        row.state == CheckpointState::Live && matches!(access.sessions.read(&row.id), Found::Absent)
+    };
+    let gone: Vec<CheckpointId> = access
+        .index
+        .read("list a session", read)?
+        .into_iter()
+        .filter(is_gone)
+        .map(|row| row.id)
+        .collect();
+    if gone.is_empty() {
+        return Ok(gone);
+    }
+    // Asked again: one that was pruned in between is not missing.
+    let live: HashSet<CheckpointId> = access
+        .index
+        .read("list a session", read)?
+        .into_iter()
+        .filter(|row| row.state == CheckpointState::Live)
+        .map(|row| row.id)
+        .collect();
+    Ok(gone.into_iter().filter(|id| live.contains(id)).collect())
+}
+
+/// Decides that checkpoints whose manifests are missing are gone: the rows go, and what only they
+/// named may be swept. Gives those dropped; one that an operation relies on stays.
+///
+/// # Durability
+/// As [`prune`].
+pub(crate) fn drop_missing(access: &Access, ids: &[CheckpointId]) -> Result<Vec<CheckpointId>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let marked = access.index.write_durably("mark checkpoints", |tx| tx.mark_pruning(ids))?;
+    for id in &marked {
+        access.sessions.keep_number(id, &access.tmp)?;
+    }
+    drop_marked(access, &marked)?;
+    Ok(marked)
 }
 
 /// Finishes what an interrupted prune has marked.

@@ -94,7 +94,8 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
         });
     }
     match journal::survey(&access.layout) {
-        Ok(journals) => files.extend(journals.unreadable.into_iter().map(|(path, error)| {
+        Ok(journals) => files.extend(journals.unreadable.into_iter().map(|(workspace, error)| {
+            let path = access.layout.journal(workspace);
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             BadFile { path, reason: format!("{}{hint}", with_source(&error)) }
         })),

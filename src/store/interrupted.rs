@@ -27,7 +27,33 @@ pub(super) fn recover(
         workspace: open.path.clone(),
         reason: with_source(&error),
     })?;
-    restore::recover(access, open, monitor)
+    let recovered = restore::recover(access, open, monitor)?;
+    let (verb, details) = match &recovered {
+        Recovered::Nothing => return Ok(recovered),
+        Recovered::Discarded => ("restore-discard", serde_json::json!({})),
+        Recovered::Completed { changed, left, safety, .. } => {
+            let left: Vec<String> = left.iter().map(|skip| skip.path.to_string()).collect();
+            let safety = safety.as_ref().map(log::id);
+            let details = serde_json::json!({ "safety": safety, "changed": changed, "left": left });
+            ("restore-complete", details)
+        }
+    };
+    log_recovery(access, open, verb, details, monitor);
+    Ok(recovered)
+}
+
+fn log_recovery(
+    access: &Access,
+    open: &OpenWorkspace,
+    verb: &str,
+    mut details: serde_json::Value,
+    monitor: &dyn Monitor,
+) {
+    details["workspace"] = open.workspace.id.to_string().into();
+    details["root"] = open.path.to_string_lossy().into();
+    if let Err(error) = log::append(access, verb, details) {
+        log::tell_unwritten(&error, monitor);
+    }
 }
 
 /// Before an open restore is discarded: drops the checkpoint that it made. A restore that did not
@@ -114,7 +140,8 @@ fn drop_saved(access: &Access, operation: OperationId) -> Result<()> {
     {
         let details =
             serde_json::json!({ "checkpoints": [log::id(&id)], "why": "restore discarded" });
-        log::append(access, "prune", details)?;
+        // It is dropped, whether or not that can be written down.
+        drop(log::append(access, "prune", details));
     }
     Ok(())
 }

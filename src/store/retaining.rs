@@ -131,10 +131,19 @@ impl Store {
         let Some(access) = self.enter_to_prune(session, monitor)? else {
             return Ok(PruneOutcome::default());
         };
-        retention::plan_prune(&access, &sessions(&access, session)?, rule)
+        let sessions = sessions(&access, session)?;
+        let mut outcome = retention::plan_prune(&access, &sessions, rule)?;
+        if session.is_some() {
+            outcome.missing = missing(&access, &sessions)?;
+            outcome.leave_out_missing();
+        }
+        Ok(outcome)
     }
 
     /// Drops old checkpoints of one session, or of all.
+    ///
+    /// Where a session is named, it is also decided that checkpoints of it whose manifests are missing
+    /// are gone. Until then they are damage, and nothing is deleted from the store.
     ///
     /// # Errors
     /// A journal that cannot be understood stops it.
@@ -241,13 +250,30 @@ fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<Sessio
     }
 }
 
+fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId>> {
+    let of_each = sessions.iter().map(|session| retention::missing(access, session));
+    Ok(of_each.collect::<Result<Vec<_>>>()?.concat())
+}
+
 fn prune(
     access: &Access,
     session: Option<&SessionName>,
     rule: PruneRule,
     monitor: &dyn Monitor,
 ) -> Result<PruneOutcome> {
-    let outcome = retention::prune(access, &sessions(access, session)?, rule)?;
+    let named = session.is_some();
+    let sessions = sessions(access, session)?;
+    let mut missing = if named { missing(access, &sessions)? } else { Vec::new() };
+    missing = retention::drop_missing(access, &missing)?;
+    if !missing.is_empty() {
+        let ids: Vec<_> = missing.iter().map(log::id).collect();
+        let details = serde_json::json!({ "checkpoints": ids, "why": "the manifest was missing" });
+        if let Err(error) = log::append(access, "prune", details) {
+            log::tell_unwritten(&error, monitor);
+        }
+    }
+    let mut outcome = retention::prune(access, &sessions, rule)?;
+    outcome.missing = missing;
     if !outcome.pruned.is_empty() {
         let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
         let why = if rule == PruneRule::default() { "retention" } else { "asked for" };

@@ -219,8 +219,7 @@ fn an_operation_of_another_machine_is_forgotten_only_when_told_to() {
         "INSERT INTO operations (id, kind, machine, boot, started_at_ns) \
          VALUES (x'{id}', 'capture', zeroblob(16), x'ffffffffffffffffffffffffffffffff', 1)"
     );
-    let mut sqlite = program.other("sqlite3");
-    run(sqlite.arg(program.store().join("index.db")).arg(insert)).ok();
+    change_index(&program, &insert);
     said(&program.run(["gc"]).exits(3), &format!("`turnpoint doctor --forget-operation {id}`"));
     let forget = ["doctor", "--forget-operation", id, "--json"];
     // A lock that is held tells the truth, wherever the holder runs.
@@ -444,5 +443,88 @@ fn nothing_is_captured_in_the_store_or_written_into_it() {
         }
         assert!(!Path::new(&new).exists());
     }
+    assert_eq!(findings(&program), []);
+}
+
+/// The index as `sqlite3` changes it.
+fn change_index(program: &Program, statement: &str) {
+    let mut sqlite = program.other("sqlite3");
+    run(sqlite.arg(program.store().join("index.db")).arg(statement)).ok();
+}
+
+#[test]
+fn a_missing_manifest_is_given_up_by_a_prune_of_its_session_alone() {
+    let program = captured();
+    fs::remove_file(program.store().join("s/1.json")).unwrap();
+    said(&program.run(["gc"]).exits(3), "it is gone although nobody pruned it");
+    program.run(["prune"]).ok();
+    said(&program.run(["gc"]).exits(3), "1.json");
+    let planned = program.run(["prune", "--session", "s", "--dry-run", "--json"]).ok().json();
+    assert_eq!(planned["missing"][0]["seq"], 1);
+    assert_eq!((&planned["kept"], &planned["pruned"]), (&1.into(), &Value::Array(vec![])));
+    let done = program.run(["prune", "--session", "s"]).ok();
+    assert!(done.stdout.contains("gave up 1 checkpoint without a manifest"), "{}", done.stdout);
+    assert_eq!(log(&program).last().unwrap()["why"], "the manifest was missing");
+    program.run(["gc"]).ok();
+    assert_eq!(findings(&program), []);
+    // It was the highest number, and is not given again, even if the index is lost.
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        fs::remove_file(program.store().join(name)).ok();
+    }
+    let made = program.run(["capture", "--session", "s"]).ok();
+    assert!(made.stdout.contains("captured s:2"), "{}", made.stdout);
+}
+
+#[test]
+fn a_prune_is_not_stuck_where_directories_are_in_the_place_of_its_files() {
+    let program = captured();
+    change_index(&program, "UPDATE checkpoints SET state = 'pruning' WHERE seq = 0");
+    let session = program.store().join("s");
+    fs::remove_file(session.join("0.json")).unwrap();
+    build(&session, [("0.json/kept", file("kept")), ("0.pin/kept", file("kept"))]);
+    program.run(["gc"]).ok();
+    for aside in ["0.json.damaged/kept", "0.pin.damaged/kept"] {
+        assert_eq!(fs::read_to_string(session.join(aside)).unwrap(), "kept");
+    }
+    assert_eq!(findings(&program), []);
+}
+
+#[test]
+fn what_was_done_stands_although_it_cannot_be_written_down() {
+    let program = captured();
+    let log = program.store().join("operations.jsonl");
+    fs::remove_file(&log).ok();
+    fs::create_dir(&log).unwrap();
+    let pruned = program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    said(&pruned, "this was done and not written down");
+    assert_eq!(checkpoints(&program, "s").len(), 1);
+    program.run(["gc"]).ok();
+    program.run(["doctor", "--rebuild"]).ok();
+}
+
+#[test]
+fn a_new_store_has_something_to_give_up_on_a_full_disk() {
+    let program = captured();
+    assert_eq!(fs::metadata(program.store().join("ballast")).unwrap().len(), 4 << 20);
+}
+
+#[test]
+fn a_journal_whose_workspace_is_gone_stops_nothing_for_ever() {
+    let program = captured();
+    let other = other(&program);
+    program.run(["capture", "-C", other.to_str().unwrap()]).ok();
+    let directories = fs::read_dir(program.store().join("workspaces")).unwrap();
+    for directory in directories {
+        let id = directory.unwrap().file_name().into_string().unwrap();
+        fs::write(program.store().join(format!("journal/{id}.json")), GARBAGE).unwrap();
+    }
+    fs::remove_dir_all(other).unwrap();
+    program.run(["prune"]).exits(3);
+    let json = program.run(["doctor", "--rebuild", "--json"]).ok().json();
+    assert_eq!(json["repaired"].as_array().unwrap().len(), 1, "{json}");
+    // That of the workspace that is there is for its own command to end.
+    said(&program.run(["prune"]).exits(3), "restore --abort");
+    program.run(["restore", "--abort", "--yes"]).ok();
+    program.run(["prune"]).ok();
     assert_eq!(findings(&program), []);
 }

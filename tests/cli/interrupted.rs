@@ -81,6 +81,17 @@ fn a_capture_completes_it_and_says_so() {
     let captured = program.run(["capture"]).ok();
     assert!(captured.stderr.contains("was completed first"), "{}", captured.stderr);
     assert_eq!(contents(&program), after());
+    assert!(verbs(&program).contains(&"restore-complete".to_owned()));
+}
+
+/// What the account says was done.
+fn verbs(program: &Program) -> Vec<String> {
+    let text = fs::read_to_string(program.store().join("operations.jsonl")).unwrap_or_default();
+    let verb = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["verb"].as_str().unwrap().to_owned()
+    };
+    text.lines().map(verb).collect()
 }
 
 /// Works on every file that the killed restore has not got to, and says which.
@@ -130,6 +141,7 @@ fn a_restore_that_died_before_its_first_change_is_discarded() {
     let captured = program.run(["capture"]).ok();
     assert!(captured.stderr.contains("was discarded"), "{}", captured.stderr);
     assert_eq!(contents(&program), before());
+    assert!(verbs(&program).contains(&"restore-discard".to_owned()));
     assert!(!program.workspace().join(".turnpoint").exists());
 }
 
