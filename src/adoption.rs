@@ -115,17 +115,17 @@ fn adopt(
         // Looked at again where it is decided: a prune may have dropped file and row since, and a row
         // whose file is gone would be taken for damage.
         if disk::modified_ns(&path)?.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), &access.blobs)?;
         if let Some(operation) = operation {
             tx.remove_operation(operation.operation.id)?;
         }
-        Ok(())
+        Ok(true)
     });
     match inserted {
-        Ok(()) => {
-            compared.adopted += 1;
+        Ok(is_there) => {
+            compared.adopted += u64::from(is_there);
             Ok(true)
         }
         Err(

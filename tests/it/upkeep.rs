@@ -88,12 +88,11 @@ fn undo_finds_a_restore_whose_rows_could_not_be_inserted() {
     fingerprint::assert_same(&before, &place.look());
 }
 
-/// The transaction of another process that pins a checkpoint: begun, and not committed before
-/// [`PinElsewhere::commit`].
-struct PinElsewhere(std::process::Child);
+/// A writing transaction of another process: begun, and not committed before [`Elsewhere::commit`].
+struct Elsewhere(std::process::Child);
 
-impl PinElsewhere {
-    fn begin(place: &Place, seq: u64) -> Self {
+impl Elsewhere {
+    fn begin(place: &Place, statement: &str) -> Self {
         let mut child = Command::new("sqlite3")
             .args(["-cmd", ".timeout 10000"])
             .arg(place.store().root().join("index.db"))
@@ -101,9 +100,7 @@ impl PinElsewhere {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let statement = format!(
-            "BEGIN IMMEDIATE; UPDATE checkpoints SET pinned = 1 WHERE seq = {seq}; SELECT 'begun';"
-        );
+        let statement = format!("BEGIN IMMEDIATE; {statement}; SELECT 'begun';");
         writeln!(child.stdin.as_mut().unwrap(), "{statement}").unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -124,7 +121,7 @@ fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
         tree::build(place.root(), [("a", file(format!("{number}")))]);
         place.capture();
     }
-    let pin = PinElsewhere::begin(&place, 0);
+    let pin = Elsewhere::begin(&place, "UPDATE checkpoints SET pinned = 1 WHERE seq = 0");
     let pruned = std::thread::scope(|scope| {
         let pruning = scope.spawn(|| {
             let mut rule = PruneRule::default();
@@ -140,6 +137,30 @@ fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
     let pruned: Vec<u64> = pruned.pruned.iter().map(|id| id.seq.get()).collect();
     assert_eq!(pruned, [1]);
     assert_eq!(place.checkpoints(), 2);
+}
+
+#[test]
+fn a_manifest_that_goes_while_it_is_adopted_gets_no_row() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("first"))]);
+    let session = session_directory(&place);
+    sql(place.store().root(), REFUSE);
+    fs::write(place.root().join("a"), "second").unwrap();
+    let second = place.capture();
+    sql(place.store().root(), ALLOW);
+    let elsewhere = Elsewhere::begin(&place, "DELETE FROM checkpoints WHERE 0");
+    let collected = std::thread::scope(|scope| {
+        let collecting = scope.spawn(|| place.store().gc(&()).unwrap());
+        // Long enough for it to have read the manifest and to wait for the other transaction.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!collecting.is_finished());
+        // As the last step of a prune.
+        fs::remove_file(session.join(format!("{}.json", second.seq))).unwrap();
+        elsewhere.commit();
+        collecting.join().unwrap()
+    });
+    assert_eq!((collected.sweep.adopted, count(&place, "checkpoints")), (0, 1));
+    place.verify_clean();
 }
 
 #[test]
