@@ -13,7 +13,7 @@ use crate::error::{BadFile, Error, Result};
 use crate::id::{CheckpointId, SessionName};
 use crate::operation::OperationRow;
 use crate::registration::{Liveness, liveness};
-use crate::sessions::{Found, with_source};
+use crate::sessions::{Found, SessionListing, with_source};
 
 /// What comparing files with rows found that is not as it should be.
 #[derive(Debug, Default)]
@@ -63,8 +63,12 @@ fn reap_one(access: &Access, row: &OperationRow, compared: &mut Compared) -> Res
     // The session's directory is listed before the pins go: a manifest that the dead process had
     // committed needs its blobs, and until its rows are in only the pins keep them.
     let intended = match &row.intent {
-        Some(id) if access.sessions.listing(&id.session)?.manifests.contains(&id.seq) => Some(id),
-        _ => None,
+        None => None,
+        Some(id) => match list(access, &id.session, compared) {
+            Some(listing) => listing.manifests.contains(&id.seq).then_some(id),
+            // Nobody knows what it committed: its pins stay until somebody does.
+            None => return Ok(()),
+        },
     };
     let known = match intended {
         Some(id) => access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?.is_some(),
@@ -148,7 +152,7 @@ pub(crate) fn adopt_session(
     living: &[OperationRow],
     compared: &mut Compared,
 ) -> Result<()> {
-    let listing = access.sessions.listing(session)?;
+    let Some(listing) = list(access, session, compared) else { return Ok(()) };
     let rows = access.index.read("list a session", |tx| tx.checkpoints_of_session(session))?;
     for seq in &listing.manifests {
         let id = CheckpointId { session: session.clone(), seq: *seq };
@@ -167,6 +171,19 @@ pub(crate) fn adopt_session(
         }
     }
     Ok(())
+}
+
+/// The names in a session's directory; `None` where it cannot be listed, which is noted: nobody knows
+/// what is in it, and the other sessions are as they are.
+fn list(access: &Access, session: &SessionName, compared: &mut Compared) -> Option<SessionListing> {
+    match access.sessions.listing(session) {
+        Ok(listing) => Some(listing),
+        Err(error) => {
+            let (path, reason) = (access.sessions.directory(session), with_source(&error));
+            compared.unreadable.push(BadFile { path, reason });
+            None
+        }
+    }
 }
 
 /// Whether a row has no file, looked at again: between the listing and the rows another process may

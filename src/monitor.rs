@@ -72,6 +72,13 @@ pub enum Notice {
         /// What was found.
         reason: String,
     },
+    /// A directory of the store could not be listed; what is in it is not in the answer.
+    Unlisted {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A file of the store was missing or damaged and was made anew.
     Repaired {
         /// The file.

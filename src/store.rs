@@ -472,9 +472,9 @@ fn require_no_checkpoints(layout: &Layout) -> Result<()> {
 /// A directory that has something in it and no `format.json` is only taken for a store that was begun
 /// if everything in it is ours.
 fn refuse_foreign(layout: &Layout) -> Result<()> {
-    require_no_checkpoints(layout)?;
     const OURS: [&str; 7] =
         ["blobs", "journal", "leases", "locks", "quarantine", "tmp", "workspaces"];
+    require_no_checkpoints(layout)?;
     for (name, _) in disk::list_dir(layout.root())? {
         if !OURS.iter().any(|ours| ours.as_bytes() == name) {
             return Err(Error::StoreForeign {

@@ -194,7 +194,7 @@ impl Workspaces {
         let is_whole = survey.unreadable.is_empty() && survey.without_file.is_empty();
         let mut all = survey.known;
         if !is_whole {
-            all.extend(self.from_manifests(&all)?);
+            all.extend(self.named_by_manifests(&all)?);
         }
         Ok(all)
     }
@@ -248,7 +248,7 @@ impl Workspaces {
     /// which directory is the root. That with the newest checkpoint comes first.
     ///
     /// Cost: every manifest is read.
-    fn from_manifests(&self, known: &[Workspace]) -> Result<Vec<Workspace>> {
+    fn named_by_manifests(&self, known: &[Workspace]) -> Result<Vec<Workspace>> {
         let sessions = Sessions::new(&self.layout);
         let mut manifests = Vec::new();
         for session in sessions.names()? {
@@ -273,7 +273,7 @@ impl Workspaces {
     pub(crate) fn repair(&self) -> Result<(Vec<Repair>, Vec<BadFile>)> {
         let Survey { mut known, mut unreadable, .. } = self.survey()?;
         let (mut repairs, mut bad) = (Vec::new(), Vec::new());
-        for mut workspace in self.from_manifests(&known)? {
+        for mut workspace in self.named_by_manifests(&known)? {
             let id = workspace.id;
             let damage = unreadable.iter().position(|(damaged, _)| *damaged == id);
             let damage = damage.map(|index| unreadable.remove(index).1);
@@ -310,8 +310,8 @@ impl Workspaces {
         let dir = disk::make_private_dir(&self.layout.workspace(workspace.id))?;
         let aside = disk::set_aside(&dir, FILE.as_bytes(), &dir)?;
         self.write(workspace)?;
-        let reason = damage
-            .map_or_else(|| "its checkpoints remember it".to_owned(), |error| error.with_source());
+        let reason =
+            damage.map_or_else(|| "its checkpoints remember it".to_owned(), Error::with_source);
         Ok(Repair { file: self.file(workspace.id), reason, aside })
     }
 
@@ -395,7 +395,7 @@ impl Workspaces {
         let readable = known.len();
         if identified == Identified::New || chosen.is_some_and(|id| !is_among(&known, id)) {
             // Before a second id is minted for a tree: its checkpoints may remember the first.
-            known.extend(self.from_manifests(&known)?);
+            known.extend(self.named_by_manifests(&known)?);
             if let Some(id) = chosen.filter(|id| !is_among(&known, *id))
                 && unreadable.iter().any(|(damaged, _)| *damaged == id)
             {
@@ -507,16 +507,15 @@ fn remembered(manifests: Vec<Manifest>) -> Result<Vec<Workspace>> {
         let ending = default_ending(id);
         let is_default = manifest.id.session.as_str().ends_with(&ending);
         let known = workspaces.iter().position(|workspace| workspace.id == id);
-        let workspace = match known {
-            Some(known) => &mut workspaces[known],
-            None => {
-                let default_session = default_session(&manifest.root_path, id)?;
-                let identity = DirectoryIdentity::UNKNOWN;
-                workspaces.push(Workspace { id, default_session, roots: Vec::new(), identity });
-                let last = workspaces.len() - 1;
-                &mut workspaces[last]
-            }
+        let place = if let Some(known) = known {
+            known
+        } else {
+            let default_session = default_session(&manifest.root_path, id)?;
+            let identity = DirectoryIdentity::UNKNOWN;
+            workspaces.push(Workspace { id, default_session, roots: Vec::new(), identity });
+            workspaces.len() - 1
         };
+        let workspace = &mut workspaces[place];
         if is_default {
             // The name of the directory is in it that was its root when it was minted.
             workspace.default_session = manifest.id.session;

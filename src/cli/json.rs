@@ -4,8 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
+use turnpoint::manifest::Counts;
 use turnpoint::path::{RelPath, printable};
-use turnpoint::{BadFile, CaptureProblem};
+use turnpoint::{BadFile, CaptureProblem, CheckpointSummary};
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -79,6 +80,42 @@ pub(crate) struct IdDocument {
 impl From<&CheckpointId> for IdDocument {
     fn from(id: &CheckpointId) -> Self {
         Self { session: id.session.as_str().to_owned(), seq: id.seq.get() }
+    }
+}
+
+/// A checkpoint, as lists and `show` have it.
+#[derive(Serialize)]
+pub(crate) struct CheckpointDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    created_at: String,
+    workspace: String,
+    #[serde(flatten)]
+    root: RootDocument,
+    label: Option<&'a str>,
+    trigger: &'a str,
+    complete: bool,
+    pinned: bool,
+    note: Option<&'a str>,
+    entries: u64,
+    counts: &'a Counts,
+}
+
+impl<'a> From<&'a CheckpointSummary> for CheckpointDocument<'a> {
+    fn from(summary: &'a CheckpointSummary) -> Self {
+        Self {
+            id: IdDocument::from(&summary.id),
+            created_at: summary.created_at.to_string(),
+            workspace: summary.workspace.to_string(),
+            root: RootDocument::from(summary.root.as_path()),
+            label: summary.label.as_deref(),
+            trigger: &summary.trigger,
+            complete: summary.complete,
+            pinned: summary.pinned,
+            note: summary.note.as_deref(),
+            entries: summary.entries,
+            counts: &summary.counts,
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
-use turnpoint::manifest::Counts;
 use turnpoint::path::printable;
 use turnpoint::{CheckpointSummary, ListItem, ListQuery, Listing, SessionSummary};
 
@@ -17,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
-use crate::cli::json::{IdDocument, PathDocument, RootDocument};
+use crate::cli::json::{CheckpointDocument, IdDocument, PathDocument, RootDocument};
 use crate::cli::printer::{Kind, Printer};
 use crate::cli::table::{Align, Table};
 
@@ -29,23 +28,6 @@ struct ListDocument<'a> {
     checkpoints: Vec<CheckpointDocument<'a>>,
     unreadable: Vec<UnreadableDocument<'a>>,
     legacy: Vec<IdDocument>,
-}
-
-#[derive(Serialize)]
-struct CheckpointDocument<'a> {
-    #[serde(flatten)]
-    id: IdDocument,
-    created_at: String,
-    workspace: String,
-    #[serde(flatten)]
-    root: RootDocument,
-    label: Option<&'a str>,
-    trigger: &'a str,
-    complete: bool,
-    pinned: bool,
-    note: Option<&'a str>,
-    entries: u64,
-    counts: &'a Counts,
 }
 
 #[derive(Serialize)]
@@ -121,24 +103,6 @@ fn document(listing: &Listing) -> ListDocument<'_> {
         }
     }
     document
-}
-
-impl<'a> From<&'a CheckpointSummary> for CheckpointDocument<'a> {
-    fn from(summary: &'a CheckpointSummary) -> Self {
-        Self {
-            id: IdDocument::from(&summary.id),
-            created_at: summary.created_at.to_string(),
-            workspace: summary.workspace.to_string(),
-            root: RootDocument::from(summary.root.as_path()),
-            label: summary.label.as_deref(),
-            trigger: &summary.trigger,
-            complete: summary.complete,
-            pinned: summary.pinned,
-            note: summary.note.as_deref(),
-            entries: summary.entries,
-            counts: &summary.counts,
-        }
-    }
 }
 
 /// One block for each session, that with the newest checkpoint last, as the newest line of all is.

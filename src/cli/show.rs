@@ -4,12 +4,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use turnpoint::ShownCheckpoint;
 use turnpoint::clock::Timestamp;
-use turnpoint::manifest::{
-    CheckpointRef, Counts, Coverage, GitState, Manifest, RestoreVerb, Tracked,
-};
+use turnpoint::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreVerb, Tracked};
 use turnpoint::path::printable;
+use turnpoint::{CheckpointSummary, ShownCheckpoint};
 
 use crate::cli::arguments::ShowArguments;
 use crate::cli::capture;
@@ -17,30 +15,19 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
-use crate::cli::json::{IdDocument, PathDocument, RootDocument};
+use crate::cli::json::{CheckpointDocument, IdDocument, PathDocument};
 use crate::cli::table::{Align, Table};
 use crate::cli::target::{self, Target};
 
 #[derive(Serialize)]
 struct ShowDocument<'a> {
     #[serde(flatten)]
-    id: IdDocument,
-    created_at: String,
-    workspace: String,
-    #[serde(flatten)]
-    root: RootDocument,
-    label: Option<&'a str>,
-    trigger: &'a str,
-    complete: bool,
-    pinned: bool,
-    note: Option<&'a str>,
+    checkpoint: CheckpointDocument<'a>,
     parent: Option<IdDocument>,
     git: &'a Option<GitState>,
     restore: Option<RestoreDocument>,
     coverage: &'a Coverage,
     scope: ScopeDocument<'a>,
-    entries: u64,
-    counts: &'a Counts,
     root_page: String,
     digest: String,
     manifest: PathDocument,
@@ -74,27 +61,20 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
     let id = context.resolve(&spec)?;
     let shown = context.run(|store, monitor| store.show(&id, monitor))?;
     if context.is_json() {
-        context.document(&document(&shown))?;
+        let summary = shown.summary();
+        context.document(&document(&shown, &summary))?;
     } else {
         print(&shown, context)?;
     }
     Ok(Exit::Done)
 }
 
-fn document(shown: &ShownCheckpoint) -> ShowDocument<'_> {
-    let ShownCheckpoint { manifest, digest, pin, file, .. } = shown;
+fn document<'a>(shown: &'a ShownCheckpoint, summary: &'a CheckpointSummary) -> ShowDocument<'a> {
+    let ShownCheckpoint { manifest, digest, file, .. } = shown;
     let id = |reference: &CheckpointRef| IdDocument::from(&reference.id);
     let scope = &manifest.scope;
     ShowDocument {
-        id: IdDocument::from(&manifest.id),
-        created_at: manifest.created_at.to_string(),
-        workspace: manifest.workspace.to_string(),
-        root: RootDocument::from(manifest.root_path.as_path()),
-        label: pin.label.as_deref().or(manifest.label.as_deref()),
-        trigger: manifest.trigger.as_str(),
-        complete: manifest.complete,
-        pinned: pin.pinned,
-        note: pin.note.as_deref(),
+        checkpoint: CheckpointDocument::from(summary),
         parent: manifest.parent.as_ref().map(id),
         git: &manifest.git,
         restore: manifest.restore.as_ref().map(|restore| RestoreDocument {
@@ -116,8 +96,6 @@ fn document(shown: &ShownCheckpoint) -> ShowDocument<'_> {
                 .collect(),
             tracked: scope.tracked,
         },
-        entries: manifest.tree.entries,
-        counts: &manifest.counts,
         root_page: manifest.tree.root.to_string(),
         digest: digest.to_string(),
         manifest: PathDocument::from(file.as_path()),

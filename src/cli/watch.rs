@@ -170,11 +170,13 @@ impl Monitor for Watch {
 
     fn notice(&self, notice: &Notice) {
         let (kind, document) = describe(notice);
-        if matches!(notice, Notice::IndexDamaged { .. }) {
+        match notice {
             // Several readings of one command find the same.
-            if self.found_damage.swap(true, Ordering::Relaxed) {
+            Notice::IndexDamaged { .. } if self.found_damage.swap(true, Ordering::Relaxed) => {
                 return;
             }
+            Notice::Unlisted { .. } => self.found_damage.store(true, Ordering::Relaxed),
+            _ => {}
         }
         if self.style.json {
             self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(document);
@@ -237,6 +239,11 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
                  doctor --rebuild` builds it anew",
                 path.display()
             ),
+        ),
+        Notice::Unlisted { path, reason } => (
+            Kind::Warning,
+            "unlisted",
+            format!("{} is left out: {reason}; `turnpoint verify` says more", path.display()),
         ),
         Notice::Repaired { path, reason, aside } => (
             Kind::Warning,

@@ -302,7 +302,14 @@ impl Reading<'_> {
     fn all_ids(&self) -> Result<Vec<CheckpointId>> {
         let mut ids = Vec::new();
         for session in self.sessions.names()? {
-            ids.extend(self.ids_of(&session)?);
+            match self.ids_of(&session) {
+                Ok(of_session) => ids.extend(of_session),
+                // One session that cannot be listed does not take the others with it.
+                Err(error) => self.monitor.notice(&Notice::Unlisted {
+                    path: self.sessions.directory(&session),
+                    reason: with_source(&error),
+                }),
+            }
         }
         Ok(ids)
     }
@@ -374,6 +381,13 @@ fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
         note: pin.note,
         counts: manifest.counts,
         entries: manifest.tree.entries,
+    }
+}
+
+impl ShownCheckpoint {
+    /// The same as a list shows it.
+    pub fn summary(&self) -> CheckpointSummary {
+        summary(self.manifest.clone(), self.pin.clone())
     }
 }
 

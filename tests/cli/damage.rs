@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -391,10 +392,14 @@ fn what_is_in_a_blobs_place_is_healed_whatever_it_is() {
     let program = captured();
     let json = program.run(["ls", "s:1", "a.txt", "--json"]).ok().json();
     let hash = json["entries"][0]["hash"].as_str().unwrap().to_owned();
-    let blob = program.store().join("blobs").join(&hash[..2]).join(&hash);
+    let blob_file = |hash: &str| {
+        let (shard, _) = hash.split_at(2);
+        program.store().join("blobs").join(shard).join(hash)
+    };
+    let blob = blob_file(&hash);
     let root = program.run(["show", "s:1", "--json"]).ok().json()["root_page"].clone();
     let root = root.as_str().unwrap();
-    let page = program.store().join("blobs").join(&root[..2]).join(root);
+    let page = blob_file(root);
     for (round, what) in ["directory", "full", "fifo", "symlink", "empty"].iter().enumerate() {
         for place in [&blob, &page] {
             fs::remove_file(place).unwrap();
@@ -527,4 +532,42 @@ fn a_journal_whose_workspace_is_gone_stops_nothing_for_ever() {
     program.run(["restore", "--abort", "--yes"]).ok();
     program.run(["prune"]).ok();
     assert_eq!(findings(&program), []);
+}
+
+/// Permissions mean nothing to root, so the program runs as another user there.
+#[test]
+fn a_session_that_cannot_be_listed_does_not_take_the_others_with_it() {
+    let program = captured();
+    let closed = program.store().join(default_session(&program));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let as_another = |arguments: &[&str]| {
+        if !rustix::process::geteuid().is_root() {
+            return program.run(arguments);
+        }
+        let binary = program.root().join("turnpoint");
+        fs::copy(env!("CARGO_BIN_EXE_turnpoint"), &binary).unwrap();
+        run(program.other("chown").args(["-R", "65534:65534"]).arg(program.root())).ok();
+        let mut command = program.other("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        run(command.arg(binary).args(arguments))
+    };
+    let listed = as_another(&["list", "--json"]).exits(4).json();
+    assert_eq!(listed["checkpoints"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["notices"][0]["code"], "unlisted");
+    as_another(&["list", "--sessions"]).exits(4);
+    let verified = as_another(&["verify", "--json"]).exits(4).json();
+    assert_eq!(verified["findings"][0]["kind"], "directory-unreadable");
+    let rebuilt = as_another(&["doctor", "--rebuild", "--json"]).exits(4).json();
+    assert_eq!(
+        (&rebuilt["checkpoints"], &rebuilt["unreadable"][0]["path"]),
+        (&Value::from(2), &Value::from(closed.to_str().unwrap()))
+    );
+    as_another(&["capture", "--session", "s"]).ok();
+    as_another(&["gc"]).exits(3);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    as_another(&["gc"]).ok();
+    assert_eq!(
+        as_another(&["list", "--json"]).ok().json()["checkpoints"].as_array().unwrap().len(),
+        4
+    );
 }
