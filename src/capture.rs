@@ -8,6 +8,7 @@
 mod audit;
 mod commit;
 mod content;
+mod decide;
 mod hold;
 
 pub(crate) use audit::{audit_after_boot, remember};
@@ -22,7 +23,7 @@ use crate::id::{CheckpointId, WorkspaceId};
 use crate::manifest::{Counts, Scope, Trigger};
 use crate::monitor::Monitor;
 use crate::settings::ScopeSettings;
-use crate::walk::{self, InodeId, KnownTree, TrackedCache, WalkOptions, Walked};
+use crate::walk::{self, Detail, InodeId, KnownTree, TrackedCache, WalkOptions, Walked};
 
 /// What git tracks of a million paths takes less.
 const TRACKED_BYTES_MAX: u64 = 1 << 28;
@@ -105,6 +106,7 @@ pub(crate) fn observe(
     open: &OpenWorkspace,
     settings: &ScopeSettings,
     known: Option<&KnownTree>,
+    detail: Detail,
     monitor: &dyn Monitor,
 ) -> Result<Observation> {
     // Taken before the first stat: what changes later has a stamp that is not older.
@@ -113,7 +115,8 @@ pub(crate) fn observe(
     let text = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
     let tracked: TrackedCache =
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    let options = WalkOptions { stores: stores(access)?, tracked, ..WalkOptions::default() };
+    let options =
+        WalkOptions { stores: stores(access)?, tracked, detail, ..WalkOptions::default() };
     let walked = walk::walk(&open.dir, &open.path, settings, &options, known, monitor)?;
     if walked.tracked_cache != options.tracked {
         // Only a hint for the next time; a struct of strings always has a JSON form.

@@ -40,6 +40,7 @@ use crate::path::RelPath;
 use crate::settings::ScopeSettings;
 use crate::threads;
 use crate::walk::directory::{Policy, Tree};
+use crate::walk::known::Revisit;
 use crate::walk::rules::RuleFiles;
 use crate::walk::tracked::{Answer, Job};
 
@@ -55,6 +56,16 @@ pub(crate) struct InodeId {
     pub(crate) ino: u64,
 }
 
+/// How much of what is as it was a walk reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Every path with what the file system says of it now.
+    #[default]
+    All,
+    /// Only what differs from what is known; [`Walked::kept`] says of the rest that it is there.
+    Changes,
+}
+
 /// What a walk is told besides the settings.
 #[derive(Debug, Clone)]
 pub(crate) struct WalkOptions {
@@ -64,6 +75,8 @@ pub(crate) struct WalkOptions {
     pub(crate) tracked: TrackedCache,
     /// How many threads look at directories.
     pub(crate) threads: usize,
+    /// How much to report.
+    pub(crate) detail: Detail,
 }
 
 impl Default for WalkOptions {
@@ -73,6 +86,7 @@ impl Default for WalkOptions {
             stores: Vec::new(),
             tracked: TrackedCache::default(),
             threads: cores.min(limits::THREADS_MAX),
+            detail: Detail::All,
         }
     }
 }
@@ -103,8 +117,12 @@ pub(crate) enum What {
 /// What a walk found.
 #[derive(Debug)]
 pub(crate) struct Walked {
-    /// Every path in order, the root first. Every other path's parent is a `dir` of the list.
+    /// Every path in order, the root first. Every other path's parent is a `dir` of the list, or is
+    /// kept.
     pub(crate) observations: Vec<Observed>,
+    /// Which of the known entries are there as they were and not in the list; empty where the list is
+    /// of all.
+    pub(crate) kept: Vec<bool>,
     /// Ignore files that counted and are not in the list.
     pub(crate) ignore_files: Vec<IgnoreFile>,
     /// A checksum over path and content of every ignore file that counted.
@@ -203,15 +221,18 @@ impl Attempt<'_> {
             return Ok(None);
         }
         *locked(&tree.unread_rules) = Some(rules.clone());
-        self.run(&tree, to_ask, || known::revisit(&tree, known, rules, &self.pool, self.monitor))
+        let detail = self.options.detail;
+        self.run(&tree, to_ask, known, || {
+            known::revisit(&tree, known, rules, detail, &self.pool, self.monitor)
+        })
     }
 
     fn anew(&self) -> Result<Walked> {
         let (tree, to_ask) = self.open()?;
-        let walked = self.run(&tree, to_ask, || {
+        let walked = self.run(&tree, to_ask, &[], || {
             parallel::list(&tree, &self.pool, self.monitor)?;
             settle(&tree, self.monitor)?;
-            Ok(Some(Vec::new()))
+            Ok(Some(Revisit::default()))
         })?;
         // It always is of use.
         walked.ok_or(Error::Cancelled)
@@ -233,7 +254,8 @@ impl Attempt<'_> {
         &self,
         tree: &Arc<Tree>,
         to_ask: mpsc::Receiver<Job>,
-        list: impl FnOnce() -> Result<Option<Vec<Observed>>>,
+        known: &[CachedEntry],
+        list: impl FnOnce() -> Result<Option<Revisit>>,
     ) -> Result<Option<Walked>> {
         let (cache, monitor) = (&self.options.tracked, self.monitor);
         let (listed, answers) = thread::scope(|scope| {
@@ -252,7 +274,7 @@ impl Attempt<'_> {
             let replaced = std::io::Error::other("it was replaced meanwhile");
             return Err(replaced).at("walk", self.root_path);
         }
-        finish(Arc::clone(tree), listed, answers, self.options, self.monitor).map(Some)
+        finish(Arc::clone(tree), listed, known, answers, self.options, self.monitor).map(Some)
     }
 }
 
@@ -310,7 +332,8 @@ fn settle(tree: &Tree, monitor: &dyn Monitor) -> Result<()> {
 /// Puts together what the walk found, with what git had to say.
 fn finish(
     tree: Arc<Tree>,
-    listed: Vec<Observed>,
+    listed: Revisit,
+    known: &[CachedEntry],
     answers: Vec<Answer>,
     options: &WalkOptions,
     monitor: &dyn Monitor,
@@ -324,7 +347,7 @@ fn finish(
             std::mem::take(&mut found.nested),
         )
     };
-    let mut observations = listed;
+    let Revisit { mut observations, mut kept } = listed;
     observations.reserve(batches.iter().map(Vec::len).sum());
     observations.extend(batches.into_iter().flatten());
     graft::sort(&mut observations);
@@ -336,14 +359,15 @@ fn finish(
         monitor.notice(&Notice::IgnoreFileSkipped { path, reason });
     }
     let in_force = [rules.digest, tree.settings.digest()].map(Digest::to_bytes).concat();
-    let tracked = tracked::evaluate(
-        &tree,
-        &observations,
-        Digest::of(&in_force),
-        answers,
-        &options.tracked,
-        &is_cancelled,
-    );
+    let in_force = Digest::of(&in_force);
+    // Lists that are made or obeyed are made of all paths and can concern any of them.
+    if !tracked::is_as_known(&answers, &options.tracked, in_force) {
+        let kept = known.iter().zip(kept.drain(..)).filter(|(_, is_kept)| *is_kept);
+        observations.extend(kept.map(|(known, _)| Observed::as_known(known)));
+        graft::sort(&mut observations);
+    }
+    let tracked =
+        tracked::evaluate(&tree, &observations, in_force, answers, &options.tracked, &is_cancelled);
     let mut tracked_state = tracked.state;
     if let Some(failure) = &tracked.failure {
         if *failure == GitError::Cancelled {
@@ -370,6 +394,7 @@ fn finish(
     let unlisted = graft::limit_omitted(&mut observations);
     Ok(Walked {
         observations,
+        kept,
         ignore_files: rules.outside,
         ignore_digest: rules.digest,
         rules: known_rules,

@@ -11,19 +11,19 @@ use crate::blobs::{Presence, PutOutcome, Staging};
 use crate::capture::Observation;
 use crate::capture::audit::remember;
 use crate::capture::content::{self, ReadFile};
+use crate::capture::decide::{Known, Moment, Slot, decide};
 use crate::checkpoint::CaptureProblem;
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, StoreId};
 use crate::limits;
-use crate::manifest::{self, Counts, Entry, EntryKind, Mode, OmitReason, Tree, read_entries};
+use crate::manifest::{self, Counts, Entry, OmitReason, Tree, read_entries};
 use crate::monitor::{Monitor, Phase};
-use crate::path::RelPath;
 use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use crate::threads;
-use crate::walk::{CachedEntry, KnownRules, Observed, Stamps, What};
+use crate::walk::{CachedEntry, KnownRules, Stamps, Walked};
 use crate::workspaces::{CacheHeader, StatCache};
 
 /// The checkpoint that a capture builds on, protected by its operation.
@@ -51,7 +51,8 @@ impl Base {
 pub(crate) struct Held {
     /// In order of path, with the stamps of each file.
     pub(crate) entries: Vec<CachedEntry>,
-    /// What the file system said about each, in the same order; of a file, when it was read.
+    /// What the file system said about each, in the same order; of a file, when it was read. Empty where
+    /// the walk left out what is as it was.
     pub(crate) stats: Vec<FileStat>,
     /// By which rules the names were judged.
     pub(crate) rules: Option<KnownRules>,
@@ -110,13 +111,12 @@ pub(crate) fn hold(
             None => (untrusted(readable_entries(access, base)?), None, false),
         },
     };
-    let known_count = known.len();
-    let unfinished = observation.walked.unfinished;
-    let mut rules = observation.walked.rules;
+    let Walked { observations, kept, unfinished, mut rules, .. } = observation.walked;
     if let Some(rules) = &mut rules {
         rules.judge(moment.start_ns, moment.granularity_ns);
     }
-    let decided = decide(observation.walked.observations, known, trusted, &lost, settings, moment);
+    let known = Known { entries: known, kept, are_trusted: trusted };
+    let mut decided = decide(observations, known, &lost, settings, moment);
     let reader = Reader {
         access,
         open,
@@ -125,16 +125,14 @@ pub(crate) fn hold(
         limit_bytes: settings.file_limit_bytes,
         monitor,
     };
-    let Decided { mut slots, to_read, reused } = decided;
-    monitor.phase(Phase::Store, Some(to_read.len() as u64));
-    let read = reader.read_all(&slots, &to_read)?;
-    let mut counts = Counts { files_reused: reused, ..Counts::default() };
-    counts.files_read = read.len() as u64;
+    monitor.phase(Phase::Store, Some(decided.to_read.len() as u64));
+    let read = reader.read_all(&decided.slots, &decided.to_read)?;
+    let mut counts = Counts { files_read: read.len() as u64, ..Counts::default() };
     for (index, outcome) in read {
         counts.bytes_read += outcome.bytes_read;
-        slots[index].take_outcome(&outcome, moment);
+        decided.slots[index].take_outcome(&outcome, moment);
     }
-    let mut held = finish(slots, known_count, trusted, counts);
+    let mut held = decided.finish(counts);
     held.cache_is_current &= rules == known_rules;
     held.rules = rules;
     for path in unfinished {
@@ -144,62 +142,6 @@ pub(crate) fn hold(
     held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
     Ok(held)
-}
-
-/// When the tree was looked at, and how well its file system tells times apart.
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    start_ns: i64,
-    granularity_ns: i64,
-}
-
-impl Moment {
-    fn entry(self, entry: Entry, stat: &FileStat) -> CachedEntry {
-        let stamps = Stamps::of(stat);
-        let racy = stamps.are_racy(self.start_ns, self.granularity_ns);
-        CachedEntry { entry, stamps, racy }
-    }
-}
-
-/// A path on its way to becoming an entry.
-#[derive(Debug)]
-struct Slot {
-    path: RelPath,
-    stat: FileStat,
-    /// The base's entry at this path.
-    known: Option<CachedEntry>,
-    /// `None` until it was read, or if it vanished.
-    now: Option<CachedEntry>,
-    /// The base's entry was taken over as it is.
-    reused: bool,
-}
-
-impl Slot {
-    fn take_outcome(&mut self, outcome: &ReadOutcome, moment: Moment) {
-        if let Some(stat) = outcome.stat {
-            self.stat = stat;
-        }
-        let kind = match outcome.result {
-            ReadResult::Vanished => return,
-            ReadResult::Omitted(reason) => EntryKind::Omitted { reason, rest: 0 },
-            ReadResult::Hashed { hash, size, unstable } => {
-                // Where only the time moved the base's entry stays, so that its page does.
-                let mtime_ns = match self.known.as_ref().map(|known| &known.entry.kind) {
-                    Some(EntryKind::File { hash: old, mtime_ns, .. }) if *old == hash => *mtime_ns,
-                    _ => self.stat.mtime_ns,
-                };
-                EntryKind::File { size, mtime_ns, hash, unstable }
-            }
-        };
-        let entry = Entry { path: self.path.clone(), mode: self.stat.mode, kind };
-        self.now = Some(moment.entry(entry, &self.stat));
-    }
-}
-
-struct Decided {
-    slots: Vec<Slot>,
-    to_read: Vec<usize>,
-    reused: u64,
 }
 
 /// The blobs that are known to be missing or damaged; normally none.
@@ -226,137 +168,17 @@ fn untrusted(entries: Vec<Entry>) -> Vec<CachedEntry> {
     entries.into_iter().map(cached).collect()
 }
 
-/// Merges what was seen with what is known: which files need no reading.
-fn decide(
-    observations: Vec<Observed>,
-    known: Vec<CachedEntry>,
-    trusted: bool,
-    damaged: &HashSet<BlobHash>,
-    settings: &ScopeSettings,
-    moment: Moment,
-) -> Decided {
-    let mut slots = Vec::with_capacity(observations.len());
-    let mut to_read = Vec::new();
-    let mut reused = 0;
-    let mut total_bytes = 0u64;
-    let mut known = known.into_iter().peekable();
-    for Observed { path, stat, what } in observations {
-        while known.peek().is_some_and(|known| known.entry.path < path) {
-            known.next();
-        }
-        let old = known.next_if(|known| known.entry.path == path);
-        let mut slot = Slot { path, stat, known: old, now: None, reused: false };
-        let kind = match what {
-            What::File => {
-                total_bytes = total_bytes.saturating_add(slot.stat.size);
-                if settings.total_limit_bytes.is_some_and(|limit| total_bytes > limit) {
-                    Some(EntryKind::Omitted { reason: OmitReason::OverTotalLimit, rest: 0 })
-                } else if trusted && slot.vouched_for(damaged) {
-                    reused += 1;
-                    slot.reuse();
-                    None
-                } else {
-                    to_read.push(slots.len());
-                    None
-                }
-            }
-            What::Symlink { target } => Some(EntryKind::Symlink { target }),
-            What::Dir { listed } => Some(EntryKind::Dir { listed }),
-            What::Omitted { reason, rest } => Some(EntryKind::Omitted { reason, rest }),
-        };
-        if let Some(kind) = kind {
-            let mode = match kind {
-                EntryKind::Symlink { .. } => Mode::from_st_mode(0o777),
-                _ => slot.stat.mode,
-            };
-            let entry = Entry { path: slot.path.clone(), mode, kind };
-            slot.now = Some(moment.entry(entry, &slot.stat));
-        }
-        slots.push(slot);
-    }
-    Decided { slots, to_read, reused }
-}
-
-impl Slot {
-    /// Whether the base's content is still this file's, without opening it.
-    fn vouched_for(&self, damaged: &HashSet<BlobHash>) -> bool {
-        let Some(known) = &self.known else { return false };
-        match known.entry.kind {
-            EntryKind::File { hash, unstable: false, .. } => {
-                !known.racy
-                    && known.stamps == Stamps::of(&self.stat)
-                    && known.entry.mode == self.stat.mode
-                    && !damaged.contains(&hash)
-            }
-            _ => false,
-        }
-    }
-
-    fn reuse(&mut self) {
-        self.now = self.known.take();
-        self.reused = true;
-    }
-}
-
-fn finish(slots: Vec<Slot>, known_count: usize, trusted: bool, mut counts: Counts) -> Held {
-    let mut entries = Vec::with_capacity(slots.len());
-    let mut stats = Vec::with_capacity(slots.len());
-    let mut problems = Vec::new();
-    let mut complete = true;
-    let mut same_as_base = true;
-    let mut cache_is_current = trusted;
-    for slot in slots {
-        let Some(now) = slot.now else {
-            continue;
-        };
-        match &now.entry.kind {
-            EntryKind::File { unstable, .. } => {
-                counts.files_observed += 1;
-                if *unstable {
-                    complete = false;
-                    problems.push(CaptureProblem { path: now.entry.path.clone(), reason: None });
-                }
-            }
-            EntryKind::Symlink { .. } => counts.files_observed += 1,
-            EntryKind::Omitted { reason, rest } => {
-                *counts.omitted.entry(*reason).or_default() += 1 + rest;
-                if reason.is_failure() {
-                    complete = false;
-                    let reason = Some(*reason);
-                    problems.push(CaptureProblem { path: now.entry.path.clone(), reason });
-                }
-            }
-            EntryKind::Dir { .. } | EntryKind::Absent => {}
-        }
-        let known = slot.known.as_ref();
-        same_as_base &= slot.reused || known.is_some_and(|known| known.entry == now.entry);
-        cache_is_current &= slot.reused || known == Some(&now);
-        stats.push(slot.stat);
-        entries.push(now);
-    }
-    same_as_base &= known_count == entries.len();
-    cache_is_current &= same_as_base;
-    let problem_count = problems.len() as u64;
-    Held {
-        entries,
-        stats,
-        rules: None,
-        same_as_base,
-        cache_is_current,
-        counts,
-        complete,
-        problems,
-        problem_count,
-    }
-}
-
-struct ReadOutcome {
-    result: ReadResult,
-    stat: Option<FileStat>,
+/// What reading one file came to.
+#[derive(Debug)]
+pub(super) struct ReadOutcome {
+    pub(super) result: ReadResult,
+    /// What it was when it was read.
+    pub(super) stat: Option<FileStat>,
     bytes_read: u64,
 }
 
-enum ReadResult {
+#[derive(Debug)]
+pub(super) enum ReadResult {
     Vanished,
     Omitted(OmitReason),
     Hashed { hash: BlobHash, size: u64, unstable: bool },

@@ -24,6 +24,7 @@ use crate::sessions::with_source;
 use crate::store::{
     Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
 };
+use crate::walk::Detail;
 use crate::workspaces::{CacheHeader, StatCache};
 
 /// What a capture builds on.
@@ -83,8 +84,11 @@ impl Store {
         if let Some(base) = &base {
             capture::audit_after_boot(&access, open.workspace.id, base)?;
         }
+        // The limit for all together counts every file.
+        let is_limited = options.scope.total_limit_bytes.is_some();
+        let detail = if is_limited { Detail::All } else { Detail::Changes };
         let (observation, git) =
-            observe_with_git(&access, &open, base.as_mut(), &options.scope, monitor)?;
+            observe_with_git(&access, &open, base.as_mut(), &options.scope, detail, monitor)?;
         let scope = capture::scope_of(&observation.walked, &options.scope);
         let staging = access.blobs.stage(operation.id())?;
         let mut held = capture::hold(
@@ -312,6 +316,7 @@ pub(super) fn observe_with_git(
     open: &OpenWorkspace,
     base: Option<&mut Base>,
     scope: &crate::settings::ScopeSettings,
+    detail: Detail,
     monitor: &dyn Monitor,
 ) -> Result<(capture::Observation, Option<GitState>)> {
     std::thread::scope(|threads| {
@@ -326,7 +331,7 @@ pub(super) fn observe_with_git(
             base.cache = cache.filter(|cache| cache.header == base.described(access.store));
             known = base.cache.as_ref().map(|cache| &cache.tree);
         }
-        let observation = capture::observe(access, open, scope, known, monitor)?;
+        let observation = capture::observe(access, open, scope, known, detail, monitor)?;
         let git = head.join().ok().flatten();
         Ok((observation, git))
     })

@@ -28,6 +28,7 @@ use crate::store::capturing::{
 use crate::store::into::tolerate_unwritable;
 use crate::store::target::{Intent, Target, find_undo, force_in, load_target, require_selected};
 use crate::store::{Store, interrupted, log, open_root, session_name};
+use crate::walk::Detail;
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -290,7 +291,7 @@ fn prepare(
     // What is about to change is saved whatever the limit for all together says.
     let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
     let (mut observation, git) =
-        observe_with_git(access, open, base.as_deref_mut(), &settings, monitor)?;
+        observe_with_git(access, open, base.as_deref_mut(), &settings, Detail::All, monitor)?;
     if options.thorough
         && let Some(base) = base.as_mut()
     {

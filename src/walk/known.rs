@@ -23,9 +23,9 @@ use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
-use crate::walk::directory::{OwnRules, Policy, Seen, Tree};
+use crate::walk::directory::{OwnRules, Policy, Seen, Tree, unknown_stat};
 use crate::walk::rules::InsideFile;
-use crate::walk::{InodeId, Observed, What, locked};
+use crate::walk::{Detail, InodeId, Observed, What, locked};
 
 /// Of the directories known, one in this many may have changed, and a few more; if more have, listing
 /// everything anew on all threads is faster than listing these one by one.
@@ -78,7 +78,7 @@ impl Stamps {
 pub(crate) struct CachedEntry {
     /// As in the checkpoint.
     pub(crate) entry: Entry,
-    /// The stamps when its content was read, or its names were listed.
+    /// The stamps when its content was read, or its names were listed; of what is not held, the inode.
     pub(crate) stamps: Stamps,
     /// Equal stamps do not prove equal content: the last change is too near to the look.
     pub(crate) racy: bool,
@@ -167,6 +167,29 @@ impl KnownRules {
         is_lifted(b"")
             || is_lifted(bytes)
             || ends.into_iter().any(|(end, _)| is_lifted(&bytes[..end]))
+    }
+}
+
+impl Observed {
+    /// What is known to be as it was. Of the stat only stamps, kind and mode are told.
+    pub(crate) fn as_known(known: &CachedEntry) -> Self {
+        let (kind, what) = match &known.entry.kind {
+            EntryKind::File { .. } => (FileKind::File, What::File),
+            EntryKind::Symlink { target } => {
+                (FileKind::Symlink, What::Symlink { target: target.clone() })
+            }
+            EntryKind::Dir { listed } => (FileKind::Dir, What::Dir { listed: *listed }),
+            EntryKind::Omitted { reason, rest } => {
+                (FileKind::Other, What::Omitted { reason: *reason, rest: *rest })
+            }
+            EntryKind::Absent => {
+                (FileKind::Other, What::Omitted { reason: OmitReason::IoError, rest: 0 })
+            }
+        };
+        let Stamps { size, mtime_ns, ctime_ns, inode } = known.stamps;
+        let mode = known.entry.mode;
+        let stat = FileStat { kind, ino: inode, size, mtime_ns, ctime_ns, mode, ..unknown_stat() };
+        Self { path: known.entry.path.clone(), stat, what }
     }
 }
 
@@ -278,16 +301,25 @@ enum Revisited {
 
 #[derive(Debug)]
 struct Same {
-    stat: FileStat,
-    /// The names in it that are no directories, by index of entry.
+    /// It and the names in it that are no directories, by index of entry, as far as they are to be
+    /// reported.
     seen: Vec<(usize, FileStat, What)>,
     /// Entries of names that have to be judged anew.
     again: Vec<usize>,
 }
 
+/// What was found of what is known.
+#[derive(Debug, Default)]
+pub(super) struct Revisit {
+    /// What is to be reported, in order.
+    pub(super) observations: Vec<Observed>,
+    /// As in [`crate::walk::Walked::kept`].
+    pub(super) kept: Vec<bool>,
+}
+
 /// Walks by what is known: every path of `known` and every new one is accounted for. What is new goes
-/// to the tree's findings, what was known is returned, in order; `None` where too much has changed
-/// for this to be of use.
+/// to the tree's findings, what was known is returned; `None` where too much has changed for this to be
+/// of use.
 ///
 /// # Errors
 /// [`Error::Cancelled`].
@@ -297,9 +329,10 @@ pub(super) fn revisit(
     tree: &Tree,
     known: &[CachedEntry],
     rules: &KnownRules,
+    detail: Detail,
     pool: &ThreadPool,
     monitor: &dyn Monitor,
-) -> Result<Option<Vec<Observed>>> {
+) -> Result<Option<Revisit>> {
     let Some(table) = Table::of(known) else { return Ok(None) };
     let revisited: Vec<Revisited> = pool.install(|| {
         let one = |number| {
@@ -310,7 +343,7 @@ pub(super) fn revisit(
                 return Revisited::Changed;
             }
             monitor.advanced(1, 0);
-            look(tree, &table, number, rules).map_or(Revisited::Changed, Revisited::Same)
+            look(tree, &table, number, rules, detail).map_or(Revisited::Changed, Revisited::Same)
         };
         (0..table.directories.len()).into_par_iter().with_min_len(8).map(one).collect()
     });
@@ -321,20 +354,30 @@ pub(super) fn revisit(
     if changed.count() > CHANGED_FEW + revisited.len() / CHANGED_ONE_IN {
         return Ok(None);
     }
-    let mut slots: Vec<Option<(FileStat, What)>> = Vec::new();
-    slots.resize_with(known.len(), || None);
-    let Some(new) = confirm(tree, &table, rules, revisited, &mut slots, monitor)? else {
+    let Some(confirmed) = confirm(tree, &table, rules, revisited, monitor)? else {
         return Ok(None);
     };
+    let Confirmed { mut seen, kept, new } = confirmed;
     explore(tree, new, pool, monitor)?;
-    let seen = known.iter().zip(slots).filter_map(|(known, slot)| {
-        slot.map(|(stat, what)| Observed { path: known.entry.path.clone(), stat, what })
-    });
-    Ok(Some(seen.collect()))
+    seen.sort_unstable_by_key(|(index, ..)| *index);
+    let observed = |(index, stat, what): (usize, FileStat, What)| Observed {
+        path: known[index].entry.path.clone(),
+        stat,
+        what,
+    };
+    let observations = seen.into_iter().map(observed).collect();
+    let kept = if detail == Detail::All { Vec::new() } else { kept };
+    Ok(Some(Revisit { observations, kept }))
 }
 
 /// Looks at one directory; `None` where it has to be listed.
-fn look(tree: &Tree, table: &Table<'_>, number: usize, rules: &KnownRules) -> Option<Same> {
+fn look(
+    tree: &Tree,
+    table: &Table<'_>,
+    number: usize,
+    rules: &KnownRules,
+    detail: Detail,
+) -> Option<Same> {
     let known = &table.entries[table.directories[number]];
     let path = &known.entry.path;
     let is_whole = known.entry.kind == EntryKind::Dir { listed: Listed::Whole };
@@ -349,7 +392,15 @@ fn look(tree: &Tree, table: &Table<'_>, number: usize, rules: &KnownRules) -> Op
     }
     let is_deepest = path.components().count() + 1 >= limits::DEPTH_MAX;
     let children = table.children(number);
-    let mut same = Same { stat, seen: Vec::with_capacity(children.len()), again: Vec::new() };
+    let room = if detail == Detail::All { children.len() + 1 } else { 0 };
+    let mut same = Same { seen: Vec::with_capacity(room), again: Vec::new() };
+    let mut add = |index: usize, stat: FileStat, what: What| {
+        if detail == Detail::All || !is_as_known(&table.entries[index], &stat, &what) {
+            same.seen.push((index, stat, what));
+        }
+    };
+    add(table.directories[number], stat, What::Dir { listed: Listed::Whole });
+    let mut again = Vec::new();
     for &index in children {
         let child = &table.entries[index];
         let path = &child.entry.path;
@@ -358,7 +409,7 @@ fn look(tree: &Tree, table: &Table<'_>, number: usize, rules: &KnownRules) -> Op
                 return None;
             }
             if listed == Listed::Partial || rules.lifts(path) {
-                same.again.push(index);
+                again.push(index);
             }
             continue;
         }
@@ -374,11 +425,36 @@ fn look(tree: &Tree, table: &Table<'_>, number: usize, rules: &KnownRules) -> Op
                 .flatten()
         };
         match now.as_ref().and_then(|now| Some((*now, still(now)?))) {
-            Some((stat, what)) => same.seen.push((index, stat, what)),
-            None => same.again.push(index),
+            // How many names without content a directory has is counted over all of them.
+            Some((_, What::Omitted { .. })) if !is_omitted(child) => return None,
+            Some((stat, what)) => add(index, stat, what),
+            None => again.push(index),
         }
     }
+    same.again = again;
     Some(same)
+}
+
+fn is_omitted(known: &CachedEntry) -> bool {
+    matches!(known.entry.kind, EntryKind::Omitted { .. })
+}
+
+/// Whether a known name is to the letter what it was, and nothing is to be written about it.
+fn is_as_known(known: &CachedEntry, stat: &FileStat, what: &What) -> bool {
+    let is_untouched = !known.racy && known.stamps == Stamps::of(stat);
+    let has_mode = known.entry.mode == stat.mode;
+    match (&known.entry.kind, what) {
+        (EntryKind::File { unstable: false, .. }, What::File) => is_untouched && has_mode,
+        (EntryKind::Dir { listed }, What::Dir { listed: now }) => {
+            listed == now && is_untouched && has_mode
+        }
+        // A symlink's mode means nothing.
+        (EntryKind::Symlink { .. }, What::Symlink { .. }) => is_untouched,
+        (EntryKind::Omitted { reason, rest }, What::Omitted { reason: now, rest: rest_now }) => {
+            (reason, rest) == (now, rest_now) && has_mode
+        }
+        _ => false,
+    }
 }
 
 /// What a name that leads to the inode that it led to is now; `None` where that has to be found out
@@ -412,19 +488,30 @@ fn judge(tree: &Tree, known: &EntryKind, now: &FileStat) -> Option<What> {
     }
 }
 
+/// What counts of what was found.
+struct Confirmed {
+    /// To be reported, by index of entry.
+    seen: Vec<(usize, FileStat, What)>,
+    /// Which entries are as they were, if they are not reported.
+    kept: Vec<bool>,
+    /// Directories that were not known.
+    new: Vec<RelPath>,
+}
+
 /// Goes through the known directories from the top: a directory counts only if the one above it still
-/// leads to it. Those that have changed are listed; what they have that is not known is returned.
+/// leads to it. Those that have changed are listed.
 /// `None` where a directory has other ignore rules than it had.
 fn confirm(
     tree: &Tree,
     table: &Table<'_>,
     rules: &KnownRules,
     revisited: Vec<Revisited>,
-    slots: &mut [Option<(FileStat, What)>],
     monitor: &dyn Monitor,
-) -> Result<Option<Vec<RelPath>>> {
+) -> Result<Option<Confirmed>> {
     let mut leads = vec![false; revisited.len()];
     leads[0] = true;
+    let mut kept = vec![false; table.entries.len()];
+    let mut all_seen = Vec::new();
     let mut new = Vec::new();
     for (number, revisited) in revisited.into_iter().enumerate() {
         if !leads[number] {
@@ -451,16 +538,19 @@ fn confirm(
             }
             continue;
         };
+        kept[table.directories[number]] = true;
         for &index in table.children(number) {
-            if let Some(&child) = table.numbers.get(&index) {
-                leads[child] = true;
+            match table.numbers.get(&index) {
+                Some(&child) => leads[child] = true,
+                None => kept[index] = true,
             }
         }
-        slots[table.directories[number]] = Some((same.stat, What::Dir { listed: Listed::Whole }));
-        for (index, stat, what) in same.seen {
-            slots[index] = Some((stat, what));
+        for (index, ..) in &same.seen {
+            kept[*index] = false;
         }
+        all_seen.extend(same.seen);
         for index in same.again {
+            kept[index] = false;
             let child = &table.entries[index].entry.path;
             let number = table.numbers.get(&index).copied();
             match (tree.look_at(child, Policy::Scope), number) {
@@ -484,7 +574,7 @@ fn confirm(
         number.is_some_and(|number| leads[number])
     };
     let are_reached = rules.directories().iter().all(is_reached);
-    Ok(are_reached.then_some(new))
+    Ok(are_reached.then_some(Confirmed { seen: all_seen, kept, new }))
 }
 
 /// Whether `stat` is of the known directory. Its names are known by the inode.

@@ -62,33 +62,39 @@ impl Case {
     /// has to come to the same.
     fn walk_at(&self, below: &str) -> Walked {
         let walked = self.walk_once(below, None).unwrap();
-        if let Some(again) = self.walk_once(below, Some(&known(&walked, None))) {
-            assert_same(&again, &walked);
+        let known = known(&walked, None);
+        for detail in [Detail::All, Detail::Changes] {
+            if let Some(again) = self.walk_by(below, Some(&known), detail) {
+                assert_same(again, &known, detail, &walked);
+            }
         }
         walked
     }
 
-    /// Walks anew, or by what is known if that is of use.
     fn walk_once(&self, below: &str, known: Option<&KnownTree>) -> Option<Walked> {
+        self.walk_by(below, known, Detail::All).inspect(check)
+    }
+
+    /// Walks anew, or by what is known if that is of use.
+    fn walk_by(&self, below: &str, known: Option<&KnownTree>, detail: Detail) -> Option<Walked> {
         let path = self.place(below);
         let root = Dir::open(&path).unwrap();
         let attempt = Attempt {
             root: &root,
             root_path: &path,
             settings: &self.settings,
-            options: &self.options,
+            options: &WalkOptions { detail, ..self.options.clone() },
             repository: git::repository_of(&path),
             pool: Arc::new(threads::pool_of(self.options.threads, "walk").unwrap()),
             monitor: &(),
         };
-        let walked = match known {
+        match known {
             None => Some(attempt.anew().unwrap()),
             Some(known) => {
                 let rules = known.rules.as_ref()?;
                 attempt.by_known(&known.entries, rules).unwrap()
             }
-        };
-        walked.inspect(check)
+        }
     }
 
     fn try_walk_at(&self, below: &str, monitor: &dyn Monitor) -> Result<Walked> {
@@ -140,11 +146,26 @@ fn known(walked: &Walked, start_ns: Option<i64>) -> KnownTree {
     KnownTree { entries: walked.observations.iter().map(entry).collect(), rules }
 }
 
-/// Asserts that two walks of one tree, which did not change between them, came to the same.
+/// Asserts that two walks of one tree, which did not change between them, came to the same; the first
+/// was by what is known.
 #[track_caller]
-fn assert_same(again: &Walked, walked: &Walked) {
-    assert_eq!(lines(again), lines(walked));
-    assert_eq!(again.observations, walked.observations);
+fn assert_same(mut again: Walked, known: &KnownTree, detail: Detail, walked: &Walked) {
+    // Of what is as it was the fields that matter are told.
+    let told = |observed: &Observed| match observed.what {
+        What::Omitted { .. } => (observed.path.clone(), Stamps::default(), observed.stat.mode),
+        _ => (observed.path.clone(), Stamps::of(&observed.stat), observed.stat.mode),
+    };
+    if detail == Detail::All {
+        assert_eq!(again.observations, walked.observations);
+    }
+    let kept = known.entries.iter().zip(std::mem::take(&mut again.kept));
+    let kept = kept.filter(|(_, is_kept)| *is_kept);
+    again.observations.extend(kept.map(|(known, _)| Observed::as_known(known)));
+    graft::sort(&mut again.observations);
+    check(&again);
+    assert_eq!(lines(&again), lines(walked));
+    let all_told = |walked: &Walked| walked.observations.iter().map(told).collect::<Vec<_>>();
+    assert_eq!(all_told(&again), all_told(walked));
     assert_eq!(again.ignore_files, walked.ignore_files);
     assert_eq!(
         again.rules.as_ref().map(|rules| &rules.ignore_files),
