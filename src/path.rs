@@ -84,12 +84,11 @@ impl RelPath {
         // A walk joins every path of the tree: one allocation for each, where it fits.
         let mut short = [0; 512];
         let mut long = Vec::new();
-        let bytes = match short.get_mut(..length) {
-            Some(short) => short,
-            None => {
-                long.resize(length, 0);
-                &mut long[..]
-            }
+        let bytes = if let Some(short) = short.get_mut(..length) {
+            short
+        } else {
+            long.resize(length, 0);
+            &mut long[..]
         };
         let (above, below) = bytes.split_at_mut(self.0.len());
         above.copy_from_slice(&self.0);

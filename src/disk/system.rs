@@ -57,7 +57,7 @@ pub(super) fn by_number(number: i128) -> FileSystem {
         }
         _ => (unknown, true, false),
     };
-    FileSystem { stamp_granularity, is_local, syncs_whole, keeps_directory_stamps }
+    FileSystem { stamp_granularity, is_local, keeps_directory_stamps, syncs_whole }
 }
 
 /// Where something is mounted below `root`, a path without symlinks, in no order. A part of the same

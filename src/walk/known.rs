@@ -553,18 +553,19 @@ fn confirm(
             kept[index] = false;
             let child = &table.entries[index].entry.path;
             let number = table.numbers.get(&index).copied();
-            match (tree.look_at(child, Policy::Scope), number) {
-                (Seen::Directory(stat), Some(number)) if is_same(table, number, &stat) => {}
-                (Seen::Directory(_), number) => {
-                    number.into_iter().for_each(|number| leads[number] = false);
-                    new.push(child.clone());
-                }
-                (seen, number) => {
-                    number.into_iter().for_each(|number| leads[number] = false);
-                    if let Seen::Leaf(observed) = seen {
-                        tree.push(vec![observed]);
-                    }
-                }
+            let seen = tree.look_at(child, Policy::Scope);
+            if let (Seen::Directory(stat), Some(number)) = (&seen, number)
+                && is_same(table, number, stat)
+            {
+                continue;
+            }
+            if let Some(number) = number {
+                leads[number] = false;
+            }
+            match seen {
+                Seen::Directory(_) => new.push(child.clone()),
+                Seen::Leaf(observed) => tree.push(vec![observed]),
+                Seen::Gone => {}
             }
         }
     }

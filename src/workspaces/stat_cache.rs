@@ -220,12 +220,7 @@ fn encode_rules(rules: Option<&KnownRules>, bytes: &mut Vec<u8>) {
     }
 }
 
-fn decode_rules(rest: &mut &[u8]) -> Option<Option<KnownRules>> {
-    match take(rest)? {
-        [NO_RULES] => return Some(None),
-        [RULES] => {}
-        _ => return None,
-    }
+fn decode_rules(rest: &mut &[u8]) -> Option<KnownRules> {
     let digest = Digest::from_bytes(take(rest)?);
     let ignore_files = take_list(rest, |rest| {
         let [flags] = take(rest)?;
@@ -236,11 +231,15 @@ fn decode_rules(rest: &mut &[u8]) -> Option<Option<KnownRules>> {
     })?;
     let repositories = take_list(rest, take_path)?;
     let lifted = take_list(rest, take_path)?;
-    Some(Some(KnownRules { digest, ignore_files, repositories, lifted }))
+    Some(KnownRules { digest, ignore_files, repositories, lifted })
 }
 
 fn decode_tree(mut rest: &[u8]) -> Option<KnownTree> {
-    let rules = decode_rules(&mut rest)?;
+    let rules = match take(&mut rest)? {
+        [NO_RULES] => None,
+        [RULES] => Some(decode_rules(&mut rest)?),
+        _ => return None,
+    };
     Some(KnownTree { entries: decode_entries(rest)?, rules })
 }
 

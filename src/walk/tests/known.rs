@@ -107,13 +107,17 @@ proptest! {
         turns in prop::collection::vec((prop::collection::vec(edit(), 0..4), any::<bool>()), 1..4),
     ) {
         let mut case = Case::repository();
-        first.iter().for_each(|edit| apply(&case, edit));
+        for edit in &first {
+            apply(&case, edit);
+        }
         thread::sleep(APART);
         let mut start_ns = disk::coarse_now_ns();
         let mut walked = case.walk_once("", None).unwrap();
         for (edits, is_apart) in &turns {
             case.options.tracked = walked.tracked_cache.clone();
-            edits.iter().for_each(|edit| apply(&case, edit));
+            for edit in edits {
+                apply(&case, edit);
+            }
             if *is_apart {
                 thread::sleep(APART);
             }
