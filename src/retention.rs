@@ -8,7 +8,9 @@ mod prune;
 mod sweep;
 
 pub use prune::PruneRule;
-pub(crate) use prune::{drop_missing, drop_one, finish_pruning, missing, plan_prune, prune};
+pub(crate) use prune::{
+    drop_missing, drop_one, finish_pruning, missing, plan_prune, prune, prune_behind,
+};
 pub(crate) use sweep::{plan_sweep, sweep};
 
 use crate::error::BadFile;

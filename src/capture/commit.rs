@@ -102,10 +102,13 @@ pub(crate) fn commit(
         };
         let (text, digest) = manifest.encode();
         operation.entrust();
-        // From here on the checkpoint exists.
+        let pruned = unlink_marked(access, &id.session)?;
+        // From here on the checkpoint exists; and with its name the unlinks in the same directory are
+        // durable, so the rows of what was unlinked may go.
         if access.sessions.write(&id, &text, &access.tmp)? == Created::Done {
             let committed = Committed { id, digest, manifest };
-            index(access, operation, trees, &committed, text.len() as u64, finish, monitor);
+            let rows = Rows { trees, pruned, file_bytes: text.len() as u64 };
+            index(access, operation, &rows, &committed, finish, monitor);
             return Ok(committed);
         }
     }
@@ -113,6 +116,16 @@ pub(crate) fn commit(
         lock: format!("session `{}`", draft.session),
         waited: std::time::Duration::ZERO,
     })
+}
+
+/// Takes away the files of what a prune of the session has marked, as far as they are still there, and
+/// gives those that have none now.
+fn unlink_marked(access: &Access, session: &SessionName) -> Result<Vec<CheckpointId>> {
+    let marked =
+        access.index.read("list marked checkpoints", |tx| tx.pruning_of_session(session))?;
+    let ids = marked.into_iter().map(|seq| CheckpointId { session: session.clone(), seq });
+    // What cannot be unlinked is left to prune and gc, which say so.
+    Ok(ids.filter(|id| access.sessions.remove(id).is_ok()).collect())
 }
 
 /// Takes the next number of the session and says in the index that it is about to be used; `None`
@@ -179,13 +192,20 @@ fn collect_pages(
     Ok(())
 }
 
+/// What is written into the index for a checkpoint besides its manifest.
+struct Rows<'a> {
+    trees: &'a StoredTrees,
+    /// Whose rows go.
+    pruned: Vec<CheckpointId>,
+    file_bytes: u64,
+}
+
 /// Inserts the rows. Whatever fails here is a notice: the manifest stands.
 fn index(
     access: &Access,
     operation: &mut Operation<'_>,
-    trees: &StoredTrees,
+    rows: &Rows<'_>,
     committed: &Committed,
-    file_bytes: u64,
     finish: Finish,
     monitor: &dyn Monitor,
 ) {
@@ -194,11 +214,12 @@ fn index(
         tx.insert_checkpoint(
             &committed.manifest,
             committed.digest,
-            file_bytes,
+            rows.file_bytes,
             &pin,
-            &trees.stored_sizes,
+            &rows.trees.stored_sizes,
             &access.blobs,
         )?;
+        rows.pruned.iter().try_for_each(|id| tx.delete_checkpoint(id))?;
         match finish {
             Finish::End => tx.remove_operation(operation.id()),
             Finish::KeepGoing => {

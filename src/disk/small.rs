@@ -172,6 +172,18 @@ impl Drop for Temp<'_> {
 /// # Concurrency
 /// Appending processes take turns; each line is one write.
 pub(crate) fn append_line(path: &Path, line: &[u8]) -> Result<()> {
+    let (file, made) = append(path, line)?;
+    file.sync_all().at("sync", path)?;
+    if made { parent_of(path)?.sync() } else { Ok(()) }
+}
+
+/// As [`append_line`], for a line that a power cut may take.
+pub(crate) fn append_line_soon(path: &Path, line: &[u8]) -> Result<()> {
+    append(path, line).map(|_| ())
+}
+
+/// Gives the file, and whether it was made.
+fn append(path: &Path, line: &[u8]) -> Result<(File, bool)> {
     if line.contains(&b'\n') {
         return Err(unusable("write", path, "a line cannot hold a newline".to_owned()));
     }
@@ -198,8 +210,7 @@ pub(crate) fn append_line(path: &Path, line: &[u8]) -> Result<()> {
         drop(file.set_len(before.size));
         return Err(error);
     }
-    file.sync_all().at("sync", path)?;
-    if made { parent_of(path)?.sync() } else { Ok(()) }
+    Ok((file, made))
 }
 
 fn parent_of(path: &Path) -> Result<Dir> {

@@ -113,6 +113,16 @@ impl ReadTx<'_> {
         )
     }
 
+    /// Those of one session, in order of number.
+    pub(crate) fn pruning_of_session(&self, session: &SessionName) -> Result<Vec<Seq>> {
+        self.rows(
+            "SELECT c.seq FROM checkpoints c JOIN sessions s ON s.id = c.session
+             WHERE s.name = ?1 AND c.state = 'pruning' ORDER BY c.seq",
+            [session],
+            |row| row.get(0),
+        )
+    }
+
     pub(super) fn checkpoint_id(
         &self,
         id: &CheckpointId,

@@ -110,18 +110,33 @@ pub(crate) fn prune(
     sessions: &[SessionName],
     rule: PruneRule,
 ) -> Result<PruneOutcome> {
+    let outcome = mark(access, sessions, rule)?;
+    drop_marked(access, &outcome.pruned)?;
+    Ok(outcome)
+}
+
+/// As [`prune`] for one session, by what is kept without being asked; but the rows stay, marked, which
+/// is as good as gone to every reader. The next checkpoint of the session takes them away in its own
+/// transaction, once its own name, and with it these unlinks, are durable.
+pub(crate) fn prune_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
+    let outcome = mark(access, std::slice::from_ref(session), PruneRule::default())?;
+    for id in &outcome.pruned {
+        access.sessions.remove(id)?;
+    }
+    Ok(outcome)
+}
+
+fn mark(access: &Access, sessions: &[SessionName], rule: PruneRule) -> Result<PruneOutcome> {
     let planned = plan_prune(access, sessions, rule)?;
     if planned.pruned.is_empty() {
         return Ok(planned);
     }
     // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
-    let outcome = access.index.write_durably("mark checkpoints", |tx| {
+    access.index.write_durably("mark checkpoints", |tx| {
         let mut outcome = plan_in(access, &tx, sessions, rule)?;
         outcome.pruned = tx.mark_pruning(&outcome.pruned)?;
         Ok(outcome)
-    })?;
-    drop_marked(access, &outcome.pruned)?;
-    Ok(outcome)
+    })
 }
 
 /// Drops one checkpoint, whatever the rules say: what a restore had saved that did not happen. It stays

@@ -19,7 +19,7 @@ use crate::manifest::{CheckpointRef, GitState};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::registration::Operation;
-use crate::retention::{self, PruneRule};
+use crate::retention;
 use crate::sessions::with_source;
 use crate::store::{
     Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
@@ -390,13 +390,12 @@ pub(super) fn after_commit(
     if let Err(error) = saved {
         tell("the stat cache was not written", &error);
     }
-    let sessions = std::slice::from_ref(&committed.id.session);
-    match retention::prune(access, sessions, PruneRule::default()) {
+    match retention::prune_behind(access, &committed.id.session) {
         Ok(pruned) if pruned.pruned.is_empty() => {}
         Ok(pruned) => {
             let ids: Vec<_> = pruned.pruned.iter().map(log::id).collect();
             let details = serde_json::json!({ "checkpoints": ids, "why": "retention" });
-            if let Err(error) = log::append(access, "prune", details) {
+            if let Err(error) = log::append_routine(access, "prune", details) {
                 tell("the log was not written", &error);
             }
         }

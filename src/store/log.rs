@@ -16,13 +16,21 @@ pub(super) fn append(access: &Access, verb: &str, details: Value) -> Result<()> 
 }
 
 /// As [`append`], without an open store.
-pub(super) fn append_to(layout: &Layout, verb: &str, mut details: Value) -> Result<()> {
+pub(super) fn append_to(layout: &Layout, verb: &str, details: Value) -> Result<()> {
+    disk::append_line(&layout.operations_log(), &line(verb, details))
+}
+
+/// As [`append`], for what happens at every turn and by rule: a power cut may take the line.
+pub(super) fn append_routine(access: &Access, verb: &str, details: Value) -> Result<()> {
+    disk::append_line_soon(&access.layout.operations_log(), &line(verb, details))
+}
+
+fn line(verb: &str, mut details: Value) -> Vec<u8> {
     if let Some(details) = details.as_object_mut() {
         details.insert("at".to_owned(), json!(Timestamp::now().to_string()));
         details.insert("verb".to_owned(), json!(verb));
     }
-    let line = serde_json::to_vec(&details).unwrap_or_default();
-    disk::append_line(&layout.operations_log(), &line)
+    serde_json::to_vec(&details).unwrap_or_default()
 }
 
 /// Tells that the log was not written. What it is about has happened, so that is no error.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use turnpoint::{CaptureOptions, Error, Notice, PruneRule, RestoreOptions};
+use turnpoint::{CaptureOptions, Error, ListQuery, Notice, PruneRule, RestoreOptions};
 
 use crate::model::truth::{self, blobs_on_disk, sql};
 use crate::place::{Place, Told};
@@ -269,4 +269,44 @@ fn several_may_reap_one_dead_operation() {
     }
     assert_eq!((count(&place, "operations"), count(&place, "pins")), (0, 0));
     place.verify_clean();
+}
+
+#[test]
+fn what_a_capture_prunes_is_gone_at_once_and_its_row_with_the_next() {
+    let place = Place::new();
+    let manifests = || {
+        let directory = place.store().root().join(session_name(&place));
+        let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.into_string().unwrap());
+        let mut numbers: Vec<u64> =
+            names.filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let rows = |state: &str| {
+        let query = format!("SELECT seq FROM checkpoints WHERE state = '{state}' ORDER BY seq");
+        sql(place.store().root(), &query)
+    };
+    for number in 0..22 {
+        tree::build(place.root(), [("a", file(format!("{number}")))]);
+        place.capture();
+    }
+    assert_eq!(manifests(), (2..22).collect::<Vec<_>>());
+    assert_eq!(rows("pruning"), ["1"], "the row of 0 went with the capture of 21");
+    assert_eq!(place.checkpoints(), 20);
+    place.verify_clean();
+
+    // A prune that was killed between its mark and the unlink.
+    sql(place.store().root(), "UPDATE checkpoints SET state = 'pruning' WHERE seq IN (2, 3)");
+    tree::build(place.root(), [("a", file("last"))]);
+    place.capture();
+    assert_eq!(manifests(), (4..23).collect::<Vec<_>>());
+    assert_eq!(rows("pruning"), Vec::<String>::new());
+    assert_eq!(rows("live").len(), 19);
+    place.verify_clean();
+}
+
+fn session_name(place: &Place) -> String {
+    let listing = place.store().list(&ListQuery::All, &()).unwrap();
+    listing.checkpoints().next().unwrap().id.session.to_string()
 }
