@@ -554,13 +554,18 @@ impl Error {
                 "`turnpoint doctor --rebuild` makes it anew; `turnpoint verify` says what else there is"
                     .to_owned()
             }
-            Self::JournalUnreadable { root, .. } => {
-                let place = root.as_ref().map(|root| format!(" -C {}", root.display()));
-                let place = place.unwrap_or_default();
+            Self::JournalUnreadable { root: Some(root), .. } => {
+                let place = root.display();
                 format!(
-                    "if it can be read again, `turnpoint{place} restore --continue` goes on with it; \
-                     `turnpoint{place} restore --abort` sets it aside and leaves the workspace as it is"
+                    "if it can be read again, `turnpoint -C {place} restore --continue` goes on with \
+                     it; `turnpoint -C {place} restore --abort` sets it aside and leaves the workspace \
+                     as it is"
                 )
+            }
+            Self::JournalUnreadable { root: None, .. } => {
+                "`turnpoint restore --abort` in its workspace sets it aside; if the workspace is gone \
+                 for good, give the file another name"
+                    .to_owned()
             }
             Self::OperationAlive { .. } => "wait for it, or end its process".to_owned(),
             Self::InsideStore { .. } => "name a directory outside of it".to_owned(),

@@ -27,7 +27,7 @@ pub use retaining::ForgottenOperation;
 use crate::access::Access;
 use crate::blobs::Blobs;
 use crate::disk::{self, Dir, LockKind};
-use crate::error::{Error, Repair, Result};
+use crate::error::{BadFile, Error, Repair, Result};
 use crate::git;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{self, Index, Opened};
@@ -38,7 +38,7 @@ use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
 use crate::sessions::{Found, Sessions};
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
-use crate::workspaces::Workspaces;
+use crate::workspaces::{Workspace, Workspaces};
 
 /// A checkpoint store below a sessions home. It is made on the first capture.
 #[derive(Debug, Clone)]
@@ -292,10 +292,11 @@ impl Store {
         let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
         let mut outcome = self.rebuild_locked(monitor)?;
         let sessions = self.repair_sessions()?;
-        let journals = self.set_orphaned_journals_aside()?;
+        let (journals, mut left) = self.set_orphaned_journals_aside()?;
         let repaired = format.into_iter().chain(workspaces).chain(sessions).chain(journals);
         outcome.repaired = repaired.collect();
         unreadable.append(&mut outcome.unreadable);
+        unreadable.append(&mut left);
         outcome.unreadable = unreadable;
         let repaired = outcome.repaired.iter().map(|repair| repair.file.to_string_lossy());
         let details = serde_json::json!({
@@ -327,20 +328,33 @@ impl Store {
     }
 
     /// Sets journals aside that cannot be understood and whose workspace is gone: nobody could end them
-    /// there. Others are left to `restore --abort`, which sees what is in the workspace.
-    fn set_orphaned_journals_aside(&self) -> Result<Vec<Repair>> {
+    /// there. Every other one is left and named: it is for `restore --abort`, which sees what is in the
+    /// workspace, or for a person, where nobody else can tell whether the workspace is gone.
+    fn set_orphaned_journals_aside(&self) -> Result<(Vec<Repair>, Vec<BadFile>)> {
         let layout = &self.inner.layout;
-        let mut repairs = Vec::new();
-        for (workspace, error) in journal::survey(layout)?.unreadable {
-            let Error::JournalUnreadable { path, reason, root } = error else { continue };
-            if root.is_some_and(|root| disk::is_directory(&root).unwrap_or(true)) {
-                continue;
+        // Where they cannot be listed, none is known to be gone.
+        let known = Workspaces::new(layout).all_remembered().unwrap_or_default();
+        let (mut repairs, mut left) = (Vec::new(), Vec::new());
+        for (id, error) in journal::survey(layout)?.unreadable {
+            let file = layout.journal(id);
+            let workspace = known.iter().find(|workspace| workspace.id == id);
+            match (&error, workspace) {
+                (Error::JournalUnreadable { reason, .. }, Some(workspace))
+                    if is_gone(workspace) =>
+                {
+                    let aside = Journal::set_aside(layout, id)?;
+                    let reason =
+                        format!("{reason}; its workspace is gone, and with it what it was about");
+                    repairs.push(Repair { file, reason, aside });
+                }
+                _ => {
+                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                    let reason = format!("{}{hint}", error.with_source());
+                    left.push(BadFile { path: file, reason });
+                }
             }
-            let aside = Journal::set_aside(layout, workspace)?;
-            let reason = format!("{reason}; its workspace is gone, and with it what it was about");
-            repairs.push(Repair { file: path, reason, aside });
         }
-        Ok(repairs)
+        Ok((repairs, left))
     }
 
     /// Makes damaged `session.json` anew, with what the index knows of the numbers given.
@@ -433,6 +447,17 @@ impl Store {
         };
         verify::verify(parts, options, monitor)
     }
+}
+
+/// Whether a workspace's root is known to have been removed: nothing is at its path, and the directory
+/// that held it is there, on the disk that the root was on. A disk that is not mounted leaves an empty
+/// directory, of another disk, in its place.
+fn is_gone(workspace: &Workspace) -> bool {
+    let Some(root) = workspace.roots.first() else { return false };
+    let is_absent = matches!(disk::modified_ns(root), Ok(None));
+    let above =
+        root.parent().and_then(|above| Dir::open(above).and_then(|dir| dir.stat_self()).ok());
+    is_absent && above.is_some_and(|above| above.dev == workspace.identity.device)
 }
 
 /// Whether a directory without a sound `format.json` is a store all the same: it holds a checkpoint

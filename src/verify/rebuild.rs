@@ -21,8 +21,8 @@ use crate::sessions::{Found, Sessions, with_source};
 pub struct RebuildOutcome {
     /// Checkpoints that the new index has.
     pub checkpoints: u64,
-    /// Manifests, pages and pins that could not be understood. They were left as they are, and while
-    /// there are any nothing is deleted.
+    /// Files that could not be understood: manifests, pages, pins, journals. They were left as they are,
+    /// and while there are any nothing is deleted.
     pub unreadable: Vec<BadFile>,
     /// Files of the store that were missing or damaged and were made anew.
     pub repaired: Vec<Repair>,

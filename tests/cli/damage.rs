@@ -525,13 +525,54 @@ fn a_journal_whose_workspace_is_gone_stops_nothing_for_ever() {
     }
     fs::remove_dir_all(other).unwrap();
     program.run(["prune"]).exits(3);
-    let json = program.run(["doctor", "--rebuild", "--json"]).ok().json();
+    let json = program.run(["doctor", "--rebuild", "--json"]).exits(4).json();
     assert_eq!(json["repaired"].as_array().unwrap().len(), 1, "{json}");
     // That of the workspace that is there is for its own command to end.
+    assert_eq!(json["unreadable"].as_array().unwrap().len(), 1, "{json}");
     said(&program.run(["prune"]).exits(3), "restore --abort");
     program.run(["restore", "--abort", "--yes"]).ok();
     program.run(["prune"]).ok();
     assert_eq!(findings(&program), []);
+}
+
+#[test]
+fn a_journal_is_kept_whose_workspace_may_only_be_out_of_reach() {
+    let program = captured();
+    let directory = workspace_file(&program).parent().unwrap().to_owned();
+    let id = directory.file_name().unwrap().to_str().unwrap();
+    let journal = program.store().join(format!("journal/{id}.json"));
+    fs::write(&journal, GARBAGE).unwrap();
+    let is_left = || {
+        let json = program.run(["doctor", "--rebuild", "--json"]).exits(4).json();
+        assert_eq!(json["unreadable"][0]["path"], journal.to_str().unwrap(), "{json}");
+        assert_eq!(fs::read(&journal).unwrap(), GARBAGE);
+    };
+    let text = fs::read_to_string(workspace_file(&program)).unwrap();
+    let remember = |change: &dyn Fn(&mut Value)| {
+        let mut said: Value = serde_json::from_str(&text).unwrap();
+        change(&mut said);
+        fs::write(directory.join("workspace.json"), said.to_string()).unwrap();
+    };
+    // Nothing is where the disk would be mounted.
+    let elsewhere = program.root().join("disk/workspace");
+    remember(&|said| said["roots"][0]["path"] = elsewhere.to_str().unwrap().into());
+    is_left();
+    // The mount point is there, of another disk than the workspace was on.
+    fs::create_dir(program.root().join("disk")).unwrap();
+    remember(&|said| {
+        said["roots"][0]["path"] = elsewhere.to_str().unwrap().into();
+        said["identity"]["device"] = 999_999.into();
+    });
+    is_left();
+    // Nobody can say where the workspace was.
+    for session in ["s".to_owned(), default_session(&program)] {
+        fs::remove_dir_all(program.store().join(session)).unwrap();
+    }
+    fs::remove_dir_all(&directory).unwrap();
+    is_left();
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("workspace.json"), GARBAGE).unwrap();
+    is_left();
 }
 
 /// Permissions mean nothing to root, so the program runs as another user there.
