@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
-pub(crate) use page::{decode_entries, encode_entries};
+pub(crate) use page::{Unchanged, decode_entries, encode_entries, rebuild};
 pub(crate) use text::{from_fields, to_fields};
+pub(crate) use tree::{Above, load, root_page};
 pub use tree::{Difference, PageSource, differences, page_refs, read_entries, validate};
-pub(crate) use tree::{load, root_page};
 
 use crate::clock::Timestamp;
 use crate::hash::{BlobHash, Digest};

@@ -93,7 +93,8 @@ pub(super) struct Decided {
     pub(super) slots: Vec<Slot>,
     /// The slots whose files are to be read.
     pub(super) to_read: Vec<usize>,
-    known_count: usize,
+    /// Paths that are known and were not found again.
+    gone: Vec<RelPath>,
     are_trusted: bool,
 }
 
@@ -110,7 +111,7 @@ pub(super) fn decide(
         rows: Vec::with_capacity(entries.len().max(observations.len())),
         slots: Vec::new(),
         to_read: Vec::new(),
-        known_count: entries.len(),
+        gone: Vec::new(),
         are_trusted,
     };
     let kept = kept.into_iter().chain(std::iter::repeat(false));
@@ -183,7 +184,7 @@ impl Decided {
         while let Some((entry, is_kept)) = known.next_if(|(known, _)| before(known)) {
             let is_lost = || entry.entry.blob().is_some_and(|(hash, _)| lost.contains(&hash));
             match is_kept {
-                false => {}
+                false => self.gone.push(entry.entry.path),
                 true if !lost.is_empty() && is_lost() => {
                     let Observed { path, stat, .. } = Observed::as_known(&entry);
                     self.read(path, stat, Some(entry));
@@ -195,11 +196,12 @@ impl Decided {
 
     /// The result, when all that had to be read was.
     pub(super) fn finish(self, counts: Counts) -> Held {
-        let Self { rows, slots, known_count, are_trusted, .. } = self;
+        let Self { rows, slots, gone: mut changed, are_trusted, .. } = self;
         let mut held = Held {
             entries: Vec::with_capacity(rows.len()),
             stats: Vec::new(),
             rules: None,
+            changed: Vec::new(),
             same_as_base: true,
             cache_is_current: are_trusted,
             counts,
@@ -217,18 +219,26 @@ impl Decided {
                     held.add(entry);
                 }
                 Row::Slot => {
-                    let Some(Slot { stat, known, now, .. }) = slots.next() else { break };
+                    let Some(Slot { path, stat, known, now }) = slots.next() else { break };
+                    let is_as_before = match (&known, &now) {
+                        (Some(known), Some(now)) => known.entry == now.entry,
+                        (None, None) => true,
+                        _ => false,
+                    };
+                    if !is_as_before {
+                        changed.push(path);
+                    }
                     // It vanished.
                     let Some(now) = now else { continue };
-                    held.same_as_base &=
-                        known.as_ref().is_some_and(|known| known.entry == now.entry);
                     held.cache_is_current &= known.as_ref() == Some(&now);
                     held.stats.push(stat);
                     held.add(now);
                 }
             }
         }
-        held.same_as_base &= known_count == held.entries.len();
+        changed.sort_unstable();
+        held.same_as_base = changed.is_empty();
+        held.changed = changed;
         held.cache_is_current &= held.same_as_base;
         held.problem_count = held.problems.len() as u64;
         held

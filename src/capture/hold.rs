@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, StoreId};
 use crate::limits;
-use crate::manifest::{self, Counts, Entry, OmitReason, Tree, read_entries};
+use crate::manifest::{self, Above, Counts, Entry, OmitReason, Tree, Unchanged, read_entries};
 use crate::monitor::{Monitor, Phase};
+use crate::path::RelPath;
 use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use crate::threads;
@@ -56,6 +57,8 @@ pub(crate) struct Held {
     pub(crate) stats: Vec<FileStat>,
     /// By which rules the names were judged.
     pub(crate) rules: Option<KnownRules>,
+    /// The paths whose entries are not to the letter those of the base, in order; those that are gone too.
+    pub(crate) changed: Vec<RelPath>,
     /// Whether the entries are to the letter those of the base.
     pub(crate) same_as_base: bool,
     /// Whether the base's stat cache says the same as these entries, stamps and rules.
@@ -153,12 +156,17 @@ fn lost_blobs(access: &Access) -> Result<HashSet<BlobHash>> {
 /// The base's entries from its pages. Where a page is lost nothing is known, and everything is read
 /// anew: a damaged checkpoint must not stop the next one.
 fn readable_entries(access: &Access, base: &Base) -> Result<Vec<Entry>> {
-    match read_entries(&access.blobs, &base.tree) {
+    unless_lost(access, read_entries(&access.blobs, &base.tree))
+}
+
+/// Nothing where a page was lost, which is remembered.
+fn unless_lost<T: Default>(access: &Access, read: Result<T>) -> Result<T> {
+    match read {
         Err(
             error @ (Error::BlobMissing { .. }
             | Error::BlobDamaged { .. }
             | Error::PageInvalid { .. }),
-        ) => remember(access, &error).map(|()| Vec::new()),
+        ) => remember(access, &error).map(|()| T::default()),
         other => other,
     }
 }
@@ -373,40 +381,54 @@ pub(crate) fn store_tree(
     staging: Staging<'_>,
     extra: Option<&[Entry]>,
 ) -> Result<StoredTrees> {
-    let lost = lost_blobs(access)?;
-    let known = match base {
-        // Nothing new is to be named, and nothing is known to be lost: no need to ask.
-        Some(_) if held.same_as_base && extra.is_none() && lost.is_empty() => HashSet::new(),
-        Some(base) => access.index.read("list pages", |tx| tx.pages_of(base.tree.root))?,
-        None => HashSet::new(),
+    // Nothing new is to be named, and nothing is known to be lost: no need to look.
+    let is_plain = held.same_as_base && extra.is_none() && lost_blobs(access)?.is_empty();
+    let above = match base {
+        Some(base) if !is_plain => {
+            unless_lost(access, Above::read(&access.blobs, &base.tree).map(Some))?
+        }
+        _ => None,
     };
-    let mut pages = HashMap::new();
+    let is_unreadable = base.is_some() && !is_plain && above.is_none();
+    // Only now: the page that could not be read is among them.
+    let lost = lost_blobs(access)?;
+    let known: HashSet<BlobHash> =
+        above.iter().flat_map(Above::pages).map(|(hash, _)| hash).collect();
+    let is_whole = !is_unreadable && known.is_disjoint(&lost);
+    let mut built = Vec::new();
     let tree = match base {
+        Some(base) if held.same_as_base && is_whole => base.tree,
         // A page that was lost is written again; the entries are at hand.
-        Some(base) if held.same_as_base && known.is_disjoint(&lost) => base.tree,
         _ => {
-            let entries: Vec<Entry> =
-                held.entries.iter().map(|cached| cached.entry.clone()).collect();
-            let built = manifest::build(&entries);
-            for page in built.pages {
-                pages.insert(page.reference.hash, page.text);
-            }
-            built.tree
+            let mut leaves = above.map(|above| above.leaves).unwrap_or_default();
+            leaves.retain(|leaf| !lost.contains(&leaf.hash));
+            let unchanged = Unchanged { leaves: &leaves, changed: &held.changed };
+            let rebuilt = manifest::rebuild(&held.entries, |cached| &cached.entry, &unchanged);
+            built.extend(rebuilt.pages);
+            rebuilt.tree
         }
     };
     let extra = extra.map(|entries| {
-        let built = manifest::build(entries);
-        for page in built.pages {
-            pages.insert(page.reference.hash, page.text);
-        }
-        built.tree
+        let extra = manifest::build(entries);
+        built.extend(extra.pages);
+        extra.tree
     });
     // What the base has is protected with it, but for what it has lost.
-    pages.retain(|hash, _| !known.contains(hash) || lost.contains(hash));
+    built.retain(|page| {
+        let hash = page.reference.hash;
+        !known.contains(&hash) || lost.contains(&hash)
+    });
+    let pages: HashMap<BlobHash, Vec<u8>> =
+        built.into_iter().map(|page| (page.reference.hash, page.text)).collect();
     let hashes: Vec<BlobHash> = pages.keys().copied().collect();
     operation.pin(&hashes)?;
     for (hash, text) in &pages {
-        put_if_absent(access, &staging, &lost, *hash, text)?;
+        if is_unreadable {
+            // Where one page is damaged others may be, and a look does not tell.
+            staging.put(*hash, text)?;
+        } else {
+            put_if_absent(access, &staging, &lost, *hash, text)?;
+        }
     }
     let published = staging.publish()?;
     held.counts.bytes_stored = published.stored_bytes;

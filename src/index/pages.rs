@@ -1,11 +1,11 @@
 //! The tables `pages`, `page_links` and `entries`: what pages say, held while something names them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use rusqlite::params;
 
 use super::blobs::References;
-use super::transaction::{ReadTx, Statement, WriteTx};
+use super::transaction::{Statement, WriteTx};
 use super::values::Amount;
 use crate::error::Result;
 use crate::hash::BlobHash;
@@ -25,21 +25,6 @@ impl std::ops::AddAssign for Held {
     fn add_assign(&mut self, other: Self) {
         self.files = self.files.saturating_add(other.files);
         self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
-
-impl ReadTx<'_> {
-    /// All pages of the tree at `root`, itself included; none where it has no row.
-    pub(crate) fn pages_of(&self, root: BlobHash) -> Result<HashSet<BlobHash>> {
-        let pages = self.rows(
-            "WITH RECURSIVE tree (page) AS (
-                 SELECT p.blob FROM pages p JOIN blobs b ON b.id = p.blob WHERE b.hash = ?1
-                 UNION SELECT l.child FROM tree JOIN page_links l ON l.page = tree.page)
-             SELECT b.hash FROM tree CROSS JOIN blobs b ON b.id = tree.page",
-            [root],
-            |row| row.get(0),
-        )?;
-        Ok(pages.into_iter().collect())
     }
 }
 

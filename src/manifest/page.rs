@@ -5,6 +5,9 @@
 //! The pages' references form a list that is cut by the same rule, level upon level, until one page
 //! is left: the root. `docs/format.md` fixes every byte.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
@@ -81,14 +84,55 @@ pub struct Tree {
 ///
 /// Cost: one hash of each path and of each page's text.
 pub fn build(entries: &[Entry]) -> PageTree {
+    rebuild(entries, |entry| entry, &Unchanged { leaves: &[], changed: &[] })
+}
+
+/// What a list of entries has in common with one whose pages are known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unchanged<'a> {
+    /// The references to the known pages of level 0, in order.
+    pub(crate) leaves: &'a [PageRef],
+    /// Every path whose entry is not to the letter the same in both lists, gone and new ones too; in
+    /// order.
+    pub(crate) changed: &'a [RelPath],
+}
+
+/// As [`build`], but the pages of level 0 that are those of a known list are referred to and not made
+/// again; they are not among the pages returned. The result is the same.
+///
+/// Cost: one hash of each path in pages that have changed, and of their texts; one look at each known
+/// page's reference; the pages above level 0.
+pub(crate) fn rebuild<T>(
+    items: &[T],
+    entry: impl Fn(&T) -> &Entry,
+    unchanged: &Unchanged<'_>,
+) -> PageTree {
     let mut pages = Vec::new();
     let mut references = Vec::new();
-    for segment in cut(entries, 0, |entry| &entry.path) {
-        let text = encode_leaf(segment);
-        let first = segment.first().map_or_else(RelPath::root, |entry| entry.path.clone());
-        let reference = reference_to(first, &text, segment.len() as u64);
-        references.push(reference.clone());
-        pages.push(EncodedPage { reference, level: 0, text, children: Vec::new() });
+    let mut leaves = unchanged.leaves;
+    let mut start = 0;
+    loop {
+        let rest = &items[start..];
+        if let Some(first) = rest.first() {
+            let path = &entry(first).path;
+            leaves = &leaves[leaves.partition_point(|leaf| leaf.first < *path)..];
+        }
+        if let Some(length) = reusable(rest, &entry, leaves, unchanged.changed) {
+            references.push(leaves[0].clone());
+            start += length;
+        } else {
+            let length = stretch(rest, 0, |item| &entry(item).path);
+            let segment: Vec<&Entry> = rest[..length].iter().map(&entry).collect();
+            let text = encode_leaf(&segment);
+            let first = segment.first().map_or_else(RelPath::root, |entry| entry.path.clone());
+            let reference = reference_to(first, &text, segment.len() as u64);
+            references.push(reference.clone());
+            pages.push(EncodedPage { reference, level: 0, text, children: Vec::new() });
+            start += length;
+        }
+        if start == items.len() {
+            break;
+        }
     }
     let mut level = 0;
     while references.len() > 1 {
@@ -110,29 +154,64 @@ pub fn build(entries: &[Entry]) -> PageTree {
     PageTree { pages, tree }
 }
 
+/// How many of `rest`, where a page is to begin, are to the letter the first of the known `leaves`, and
+/// would be cut off as that was.
+///
+/// Nothing between its first path and the next page's may have changed, so that its entries are the
+/// same; and the next page's first path must still follow, for it is what ended this one.
+fn reusable<T>(
+    rest: &[T],
+    entry: &impl Fn(&T) -> &Entry,
+    leaves: &[PageRef],
+    changed: &[RelPath],
+) -> Option<usize> {
+    let (leaf, behind) = leaves.split_first()?;
+    let next = behind.first().map(|next| &next.first);
+    if entry(rest.first()?).path != leaf.first {
+        return None;
+    }
+    let changed = &changed[changed.partition_point(|path| *path < leaf.first)..];
+    if changed.first().is_some_and(|path| next.is_none_or(|next| path < next)) {
+        return None;
+    }
+    let length = usize::try_from(leaf.entries).ok()?;
+    if length > rest.len() {
+        return None;
+    }
+    let follows = rest.get(length).map(|item| &entry(item).path);
+    (follows == next).then_some(length)
+}
+
 fn reference_to(first: RelPath, text: &[u8], entries: u64) -> PageRef {
     PageRef { first, hash: BlobHash::of(text), size: text.len() as u64, entries }
 }
 
 /// Cuts `items` of `level` into the stretches that each become one page; at least one stretch.
-///
-/// A stretch begins at an item whose cut hash is a multiple of the target, if the stretch before it
-/// has the least number of items, and in any case after the greatest number. The least number bounds
-/// the levels even for paths chosen so that every one is a boundary.
 fn cut<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> Vec<&[T]> {
     let mut stretches = Vec::new();
-    let mut start = 0;
-    for (at, item) in items.iter().enumerate() {
-        let length = at - start;
-        let boundary = length >= limits::PAGE_ENTRIES_MIN
-            && cut_hash(path(item).as_bytes(), level).is_multiple_of(limits::PAGE_ENTRIES_TARGET);
-        if boundary || length == limits::PAGE_ENTRIES_MAX {
-            stretches.push(&items[start..at]);
-            start = at;
+    let mut rest = items;
+    loop {
+        let (first, behind) = rest.split_at(stretch(rest, level, &path));
+        stretches.push(first);
+        if behind.is_empty() {
+            return stretches;
         }
+        rest = behind;
     }
-    stretches.push(&items[start..]);
-    stretches
+}
+
+/// How many of `items` of `level` become one page.
+///
+/// A page ends before an item whose cut hash is a multiple of the target, if it has the least number of
+/// items, and in any case after the greatest number. The least number bounds the levels even for paths
+/// chosen so that every one is a boundary.
+fn stretch<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> usize {
+    let is_boundary = |item: &T| {
+        cut_hash(path(item).as_bytes(), level).is_multiple_of(limits::PAGE_ENTRIES_TARGET)
+    };
+    let most = items.len().min(limits::PAGE_ENTRIES_MAX);
+    let least = most.min(limits::PAGE_ENTRIES_MIN);
+    (least..most).find(|&at| is_boundary(&items[at])).unwrap_or(most)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -193,8 +272,8 @@ struct WirePageRef<'a> {
     entries: u64,
 }
 
-fn encode_leaf(entries: &[Entry]) -> Vec<u8> {
-    encode(&WireLeaf { level: 0, entries: entries.iter().map(wire_entry).collect() })
+fn encode_leaf(entries: &[&Entry]) -> Vec<u8> {
+    encode(&WireLeaf { level: 0, entries: entries.iter().map(|entry| wire_entry(entry)).collect() })
 }
 
 fn encode_node(level: u8, pages: &[PageRef]) -> Vec<u8> {
@@ -246,7 +325,7 @@ fn wire_entry(entry: &Entry) -> WireEntry<'_> {
 
 /// A list of entries of any length as one text: the form of a leaf, for files other than pages.
 pub(crate) fn encode_entries(entries: &[Entry]) -> Vec<u8> {
-    encode_leaf(entries)
+    encode_leaf(&entries.iter().collect::<Vec<_>>())
 }
 
 /// The reverse of [`encode_entries`].

@@ -116,27 +116,47 @@ fn collect(
 /// # Errors
 /// As [`read_entries`]. Cost: the pages above the entries are read.
 pub fn page_refs(source: &dyn PageSource, tree: &Tree) -> Result<Vec<(BlobHash, u64)>> {
-    let mut found = vec![(tree.root, tree.root_size)];
-    if tree.levels > 1 {
-        collect_refs(source, root_page(source, tree)?, &mut found)?;
-    }
-    Ok(found)
+    Ok(Above::read(source, tree)?.pages().collect())
 }
 
-fn collect_refs(
-    source: &dyn PageSource,
-    page: Page,
-    found: &mut Vec<(BlobHash, u64)>,
-) -> Result<()> {
-    let Page::Node { level, pages } = page else { return Ok(()) };
-    for reference in pages {
-        found.push((reference.hash, reference.size));
-        if level > 1 {
-            let below = load(source, &reference, level - 1)?;
-            collect_refs(source, below, found)?;
+/// What the pages above the entries of a tree say.
+#[derive(Debug, Default)]
+pub(crate) struct Above {
+    /// The references to the pages of entries, in order; none where the root is that page.
+    pub(crate) leaves: Vec<PageRef>,
+    /// The name and length of every other page, the root first.
+    pub(crate) others: Vec<(BlobHash, u64)>,
+}
+
+impl Above {
+    /// # Errors
+    /// As [`read_entries`]. Cost: the pages above the entries are read.
+    pub(crate) fn read(source: &dyn PageSource, tree: &Tree) -> Result<Self> {
+        let mut above = Self { leaves: Vec::new(), others: vec![(tree.root, tree.root_size)] };
+        if tree.levels > 1 {
+            above.collect(source, root_page(source, tree)?)?;
         }
+        Ok(above)
     }
-    Ok(())
+
+    /// The name and length of every page of the tree.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (BlobHash, u64)> {
+        let leaves = self.leaves.iter().map(|leaf| (leaf.hash, leaf.size));
+        self.others.iter().copied().chain(leaves)
+    }
+
+    fn collect(&mut self, source: &dyn PageSource, page: Page) -> Result<()> {
+        let Page::Node { level, mut pages } = page else { return Ok(()) };
+        if level == 1 {
+            self.leaves.append(&mut pages);
+            return Ok(());
+        }
+        for reference in pages {
+            self.others.push((reference.hash, reference.size));
+            self.collect(source, load(source, &reference, level - 1)?)?;
+        }
+        Ok(())
+    }
 }
 
 /// Checks what only the whole list of a checkpoint can show: it begins with the root directory, and
