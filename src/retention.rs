@@ -9,7 +9,7 @@ mod sweep;
 
 pub use prune::PruneRule;
 pub(crate) use prune::{
-    drop_missing, drop_one, finish_pruning, missing, plan_prune, prune, prune_behind,
+    drop_missing, drop_one, finish_pruning, mark_behind, missing, plan_prune, prune, unlink,
 };
 pub(crate) use sweep::{plan_sweep, sweep};
 

@@ -124,7 +124,7 @@ fn unlink_marked(access: &Access, session: &SessionName) -> Result<Vec<Checkpoin
     let marked =
         access.index.read("list marked checkpoints", |tx| tx.pruning_of_session(session))?;
     let ids = marked.into_iter().map(|seq| CheckpointId { session: session.clone(), seq });
-    // What cannot be unlinked is left to prune and gc, which say so.
+    // Why something cannot be unlinked is told by prune and gc, for which it is left.
     Ok(ids.filter(|id| access.sessions.remove(id).is_ok()).collect())
 }
 
@@ -210,23 +210,29 @@ fn index(
     monitor: &dyn Monitor,
 ) {
     let pin = PinFile::default();
-    let inserted = access.index.write("insert a checkpoint", |tx| {
-        tx.insert_checkpoint(
-            &committed.manifest,
-            committed.digest,
-            rows.file_bytes,
-            &pin,
-            &rows.trees.stored_sizes,
-            &access.blobs,
-        )?;
-        rows.pruned.iter().try_for_each(|id| tx.delete_checkpoint(id))?;
-        match finish {
-            Finish::End => tx.remove_operation(operation.id()),
-            Finish::KeepGoing => {
-                tx.pin_checkpoints(operation.id(), std::slice::from_ref(&committed.id))
+    let owner = operation.id();
+    let insert = |pruned: &[CheckpointId]| {
+        access.index.write("insert a checkpoint", |tx| {
+            tx.insert_checkpoint(
+                &committed.manifest,
+                committed.digest,
+                rows.file_bytes,
+                &pin,
+                &rows.trees.stored_sizes,
+                &access.blobs,
+            )?;
+            pruned.iter().try_for_each(|id| tx.delete_checkpoint(id))?;
+            match finish {
+                Finish::End => tx.remove_operation(owner),
+                Finish::KeepGoing => tx.pin_checkpoints(owner, std::slice::from_ref(&committed.id)),
             }
-        }
-    });
+        })
+    };
+    // What is wrong with an old checkpoint's rows must not keep the new one out.
+    let inserted = match insert(&rows.pruned) {
+        Err(_) if !rows.pruned.is_empty() => insert(&[]),
+        inserted => inserted,
+    };
     match inserted {
         Ok(()) => {
             operation.is_recorded();

@@ -68,6 +68,12 @@ fn choose(
     chosen
 }
 
+/// Whether the checkpoint's file says that it is pinned, or cannot be understood: the row only repeats
+/// it, and a power cut may have taken what it repeated last.
+fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
+    !access.sessions.read_pin(id).is_ok_and(|pin| !pin.pinned)
+}
+
 /// What a prune of these sessions would drop.
 ///
 /// # Errors
@@ -93,7 +99,8 @@ fn plan_in(
     let mut outcome = PruneOutcome::default();
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
-        let chosen = choose(&rows, rule, &protected, now);
+        let mut chosen = choose(&rows, rule, &protected, now);
+        chosen.retain(|id| !is_pinned(access, id));
         let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
         outcome.kept += (live - chosen.len()) as u64;
         outcome.pruned.extend(chosen);
@@ -115,15 +122,22 @@ pub(crate) fn prune(
     Ok(outcome)
 }
 
-/// As [`prune`] for one session, by what is kept without being asked; but the rows stay, marked, which
-/// is as good as gone to every reader. The next checkpoint of the session takes them away in its own
-/// transaction, once its own name, and with it these unlinks, are durable.
-pub(crate) fn prune_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
-    let outcome = mark(access, std::slice::from_ref(session), PruneRule::default())?;
-    for id in &outcome.pruned {
-        access.sessions.remove(id)?;
+/// Marks what a prune of one session, by what is kept without being asked, would drop: to every reader
+/// that is as good as gone.
+///
+/// The files are unlinked by [`unlink`], and the next checkpoint of the session takes the rows away in
+/// its own transaction, once its own name, and with it these unlinks, are durable. It also unlinks what
+/// a killed process did not.
+pub(crate) fn mark_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
+    mark(access, std::slice::from_ref(session), PruneRule::default())
+}
+
+/// Unlinks the files of checkpoints that [`mark_behind`] has marked. What cannot be unlinked is left to
+/// the next checkpoint of the session, to a prune or to a collection.
+pub(crate) fn unlink(access: &Access, marked: &[CheckpointId]) {
+    for id in marked {
+        drop(access.sessions.remove(id));
     }
-    Ok(outcome)
 }
 
 fn mark(access: &Access, sessions: &[SessionName], rule: PruneRule) -> Result<PruneOutcome> {
@@ -146,7 +160,7 @@ fn mark(access: &Access, sessions: &[SessionName], rule: PruneRule) -> Result<Pr
 /// As [`prune`].
 pub(crate) fn drop_one(access: &Access, id: &CheckpointId) -> Result<bool> {
     let marked = access.index.write_durably("mark a checkpoint", |tx| {
-        if tx.checkpoint(id)?.is_some_and(|row| row.pin.pinned) {
+        if tx.checkpoint(id)?.is_some_and(|row| row.pin.pinned) || is_pinned(access, id) {
             return Ok(Vec::new());
         }
         tx.mark_pruning(std::slice::from_ref(id))

@@ -390,14 +390,16 @@ pub(super) fn after_commit(
     if let Err(error) = saved {
         tell("the stat cache was not written", &error);
     }
-    match retention::prune_behind(access, &committed.id.session) {
-        Ok(pruned) if pruned.pruned.is_empty() => {}
-        Ok(pruned) => {
-            let ids: Vec<_> = pruned.pruned.iter().map(log::id).collect();
+    match retention::mark_behind(access, &committed.id.session) {
+        Ok(marked) if marked.pruned.is_empty() => {}
+        Ok(marked) => {
+            // Written down first: whoever finishes this after a crash does not know why it was done.
+            let ids: Vec<_> = marked.pruned.iter().map(log::id).collect();
             let details = serde_json::json!({ "checkpoints": ids, "why": "retention" });
             if let Err(error) = log::append_routine(access, "prune", details) {
                 tell("the log was not written", &error);
             }
+            retention::unlink(access, &marked.pruned);
         }
         Err(error) => tell("old checkpoints were not pruned", &error),
     }

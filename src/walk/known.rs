@@ -229,15 +229,15 @@ struct Table<'a> {
     /// The entries directly in each of the directories, which `starts` parts.
     children: Vec<usize>,
     starts: Vec<usize>,
-    /// Which of the directories an entry is.
-    numbers: HashMap<usize, usize>,
+    /// Which of the directories each entry is.
+    numbers: Vec<Option<usize>>,
 }
 
 impl<'a> Table<'a> {
     /// `None` where an entry's parent is no directory of the list.
     fn of(entries: &'a [CachedEntry]) -> Option<Self> {
         let mut directories = Vec::new();
-        let mut numbers = HashMap::new();
+        let mut numbers = vec![None; entries.len()];
         let mut by_path: HashMap<&[u8], usize> = HashMap::new();
         let mut parents = Vec::with_capacity(entries.len());
         let mut last: (&[u8], usize) = (b"", 0);
@@ -253,11 +253,14 @@ impl<'a> Table<'a> {
             }
             if matches!(known.entry.kind, EntryKind::Dir { .. }) {
                 by_path.insert(path, directories.len());
-                numbers.insert(index, directories.len());
+                numbers[index] = Some(directories.len());
                 directories.push(index);
             } else if index == 0 {
                 return None;
             }
+        }
+        if directories.is_empty() {
+            return None;
         }
         let mut starts = vec![0; directories.len() + 1];
         for &parent in &parents {
@@ -282,7 +285,7 @@ impl<'a> Table<'a> {
     /// Which of the directories is at `path`.
     fn number(&self, path: &RelPath) -> Option<usize> {
         let index = self.entries.binary_search_by(|known| known.entry.path.cmp(path)).ok()?;
-        self.numbers.get(&index).copied()
+        self.numbers[index]
     }
 
     fn path(&self, number: usize) -> &'a RelPath {
@@ -415,7 +418,9 @@ fn look(
         }
         let now = dir.stat(path.name()).ok().flatten();
         // What says that a directory is a store, and must not be captured, can change in place.
-        if path.name() == b"format.json" && now.map(|now| Stamps::of(&now)) != Some(child.stamps) {
+        if path.name() == b"format.json"
+            && (child.racy || now.map(|now| Stamps::of(&now)) != Some(child.stamps))
+        {
             return None;
         }
         let still = |now: &FileStat| {
@@ -540,8 +545,8 @@ fn confirm(
         };
         kept[table.directories[number]] = true;
         for &index in table.children(number) {
-            match table.numbers.get(&index) {
-                Some(&child) => leads[child] = true,
+            match table.numbers[index] {
+                Some(child) => leads[child] = true,
                 None => kept[index] = true,
             }
         }
@@ -552,7 +557,7 @@ fn confirm(
         for index in same.again {
             kept[index] = false;
             let child = &table.entries[index].entry.path;
-            let number = table.numbers.get(&index).copied();
+            let number = table.numbers[index];
             let seen = tree.look_at(child, Policy::Scope);
             if let (Seen::Directory(stat), Some(number)) = (&seen, number)
                 && is_same(table, number, stat)
@@ -616,7 +621,9 @@ fn enter<'s>(scope: &rayon::Scope<'s>, tree: &'s Tree, path: &RelPath, monitor: 
 impl Tree {
     /// Reads the ignore files that were known, once, so that names can be judged by them.
     pub(super) fn load_known_rules(&self) {
-        let Some(known) = locked(&self.unread_rules).take() else { return };
+        // Held until all is read: nobody is to judge by half of it.
+        let mut unread = locked(&self.unread_rules);
+        let Some(known) = unread.take() else { return };
         for path in known.directories() {
             let Ok(Some((dir, _))) = self.open(&path) else { continue };
             let above = path.parent().map(|parent| self.nearest_rules(&parent));

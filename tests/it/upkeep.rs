@@ -310,3 +310,22 @@ fn session_name(place: &Place) -> String {
     let listing = place.store().list(&ListQuery::All, &()).unwrap();
     listing.checkpoints().next().unwrap().id.session.to_string()
 }
+
+#[test]
+fn a_pin_whose_row_was_lost_still_protects() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("pinned"))]);
+    let pinned = place.capture();
+    place.store().pin(&pinned, None, &()).unwrap();
+    // What a power cut may do: the file is durable, the row need not be.
+    sql(place.store().root(), "UPDATE checkpoints SET pinned = 0");
+    for number in 0..22 {
+        tree::build(place.root(), [("a", file(format!("{number}")))]);
+        place.capture();
+    }
+    assert_eq!(place.checkpoints(), 20 + 1);
+    drop(place.store().prune(None, PruneRule::default(), &()).unwrap());
+    let restored = place.restore(&pinned);
+    assert_eq!(restored.changed, 1);
+    assert_eq!(fs::read(place.root().join("a")).unwrap(), b"pinned");
+}
