@@ -135,6 +135,16 @@ impl ReadTx<'_> {
         )
     }
 
+    /// The pages that a checkpoint's row names: the roots of its trees.
+    pub(super) fn roots_of(&self, row: i64) -> Result<Vec<i64>> {
+        let roots: Option<(i64, Option<i64>)> = self.row(
+            "SELECT root_blob, after_root_blob FROM checkpoints WHERE id = ?1",
+            [row],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(roots.into_iter().flat_map(|(root, after)| [Some(root), after]).flatten().collect())
+    }
+
     pub(super) fn nearest_seqs(&self, id: &CheckpointId) -> Result<Vec<Seq>> {
         let Some(session) = self.session_id(&id.session)? else { return Ok(Vec::new()) };
         self.rows(
@@ -290,14 +300,9 @@ impl WriteTx<'_> {
     /// Does nothing where there is none; fails where an operation relies on it.
     pub(crate) fn delete_checkpoint(&self, id: &CheckpointId) -> Result<()> {
         let Some((row, _)) = self.checkpoint_id(id)? else { return Ok(()) };
-        let roots: Option<(i64, Option<i64>)> = self.row(
-            "SELECT root_blob, after_root_blob FROM checkpoints WHERE id = ?1",
-            [row],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
+        let roots = self.roots_of(row)?;
         self.execute("DELETE FROM checkpoints WHERE id = ?1", [row])?;
-        let pages = roots.into_iter().flat_map(|(root, after)| [Some(root), after]).flatten();
-        self.release_pages(pages.collect())
+        self.release_pages(roots)
     }
 
     /// Repeats in the row what the pin file of a checkpoint says now.

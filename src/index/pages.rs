@@ -1,14 +1,15 @@
 //! The tables `pages`, `page_links` and `entries`: what pages say, held while something names them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::params;
 
 use super::blobs::References;
-use super::transaction::{Statement, WriteTx};
+use super::transaction::{ReadTx, Statement, WriteTx};
 use super::values::Amount;
 use crate::error::Result;
 use crate::hash::BlobHash;
+use crate::id::CheckpointId;
 use crate::manifest::{Entry, EntryKind, Listed, Page, PageRef, PageSource, Tree};
 use crate::manifest::{load, root_page};
 
@@ -25,6 +26,45 @@ impl std::ops::AddAssign for Held {
     fn add_assign(&mut self, other: Self) {
         self.files = self.files.saturating_add(other.files);
         self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+impl ReadTx<'_> {
+    /// The blobs that lose their last name when the rows of these checkpoints go, but for those that
+    /// an operation has pinned one by one.
+    ///
+    /// Cost: the entries of the pages that only these checkpoints name.
+    pub(crate) fn released_with(&self, ids: &[CheckpointId]) -> Result<HashSet<BlobHash>> {
+        let mut pages = Vec::new();
+        for id in ids {
+            let Some((row, _)) = self.checkpoint_id(id)? else { continue };
+            pages.extend(self.roots_of(row)?);
+        }
+        // How many names of a page, or of a blob, are taken back.
+        let (mut named, mut blobs) = (HashMap::<i64, i64>::new(), HashMap::<i64, i64>::new());
+        let mut refs = self.prepare("SELECT refs FROM pages WHERE blob = ?1")?;
+        let mut links = self.prepare("SELECT child FROM page_links WHERE page = ?1")?;
+        let mut contents = self.prepare("SELECT blob FROM entries WHERE page = ?1 AND kind = 0")?;
+        while let Some(page) = pages.pop() {
+            let taken = named.entry(page).or_default();
+            *taken += 1;
+            if refs.row([page], |row| row.get::<_, i64>(0))? != Some(*taken) {
+                continue;
+            }
+            pages.extend(links.rows([page], |row| row.get::<_, i64>(0))?);
+            for blob in contents.rows([page], |row| row.get(0))?.into_iter().chain([page]) {
+                *blobs.entry(blob).or_default() += 1;
+            }
+        }
+        let mut find = self.prepare(
+            "SELECT hash FROM blobs WHERE id = ?1 AND refs = ?2
+                 AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = blobs.hash)",
+        )?;
+        let mut released = HashSet::new();
+        for (blob, count) in blobs {
+            released.extend(find.row(params![blob, count], |row| row.get::<_, BlobHash>(0))?);
+        }
+        Ok(released)
     }
 }
 

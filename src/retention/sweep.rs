@@ -20,19 +20,24 @@ use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
-use crate::id::OperationId;
+use crate::id::{CheckpointId, OperationId};
+use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::monitor::{Monitor, Phase};
 use crate::retention::SweepOutcome;
 use crate::sessions::with_source;
 
-/// What a sweep would remove.
+/// What a sweep would remove once the rows of `dropped` are gone: their content waits then.
 ///
 /// # Errors
 /// As [`sweep`].
-pub(crate) fn plan_sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
-    run(access, Mode::Plan, monitor)
+pub(crate) fn plan_sweep(
+    access: &Access,
+    dropped: &[CheckpointId],
+    monitor: &dyn Monitor,
+) -> Result<SweepOutcome> {
+    run(access, &Mode::Plan { dropped }, monitor)
 }
 
 /// Removes every blob that no row names, no operation has pinned, and whose minute of grace is over.
@@ -46,19 +51,36 @@ pub(crate) fn plan_sweep(access: &Access, monitor: &dyn Monitor) -> Result<Sweep
 /// Beside captures and restores. The write lock of the index is held for one batch of blobs at a
 /// time.
 pub(crate) fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
-    run(access, Mode::Remove, monitor)
+    run(access, &Mode::Remove, monitor)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Plan,
+/// What is asked for: to say what is left once these are dropped, or to do it.
+enum Mode<'a> {
+    Plan { dropped: &'a [CheckpointId] },
     Remove,
 }
 
-fn run(access: &Access, mode: Mode, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+/// What is done with each blob.
+enum Step {
+    /// It is counted; `released` are those that nothing will name and that something names now.
+    Count {
+        released: HashSet<BlobHash>,
+    },
+    Remove,
+}
+
+fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepOutcome> {
     monitor.phase(Phase::Sweep, Some(256));
     let compared = adoption::compare_all(access)?;
     refuse_if_blind(access, &compared)?;
+    // After the comparison: what it adds may name the same content.
+    let step = match mode {
+        Mode::Plan { dropped } => {
+            let released = |tx: ReadTx<'_>| tx.released_with(dropped);
+            Step::Count { released: access.index.read("find what is released", released)? }
+        }
+        Mode::Remove => Step::Remove,
+    };
     let mut outcome = SweepOutcome { adopted: compared.adopted, ..SweepOutcome::default() };
     let now = Timestamp::now();
     let grace_ns = i64::try_from(limits::GRACE.as_nanos()).unwrap_or(i64::MAX);
@@ -67,10 +89,10 @@ fn run(access: &Access, mode: Mode, monitor: &dyn Monitor) -> Result<SweepOutcom
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        sweep_shard(access, shard, before, mode, &mut outcome)?;
+        sweep_shard(access, shard, before, &step, &mut outcome)?;
         monitor.advanced(1, 0);
     }
-    if mode == Mode::Remove {
+    if let Step::Remove = step {
         forget_rows_without_file(access, before)?;
         outcome.leftovers_removed = remove_leftovers(access)?;
     }
@@ -116,7 +138,7 @@ fn sweep_shard(
     access: &Access,
     shard: u8,
     before: Timestamp,
-    mode: Mode,
+    step: &Step,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
     let loose = access.blobs.list_shard(shard)?.blobs;
@@ -124,7 +146,12 @@ fn sweep_shard(
     let free = access.index.read("find free blobs", |tx| tx.free_blobs(&hashes))?;
     let mut candidates: Vec<&Loose> = Vec::new();
     for blob in &loose {
-        let Some(since) = free.get(&blob.hash) else { continue };
+        let Some(since) = free.get(&blob.hash) else {
+            let is_released =
+                matches!(step, Step::Count { released } if released.contains(&blob.hash));
+            outcome.blobs_waiting += u64::from(is_released);
+            continue;
+        };
         // The later of the two: a blob just written for a running capture has no row yet, and one
         // that just lost its last name is old on disk. A time in the future is young.
         let written = Timestamp::from_ns(blob.mtime_ns);
@@ -135,7 +162,7 @@ fn sweep_shard(
             outcome.blobs_waiting += 1;
         }
     }
-    if mode == Mode::Plan {
+    if let Step::Count { .. } = step {
         outcome.blobs_removed += candidates.len() as u64;
         outcome.bytes_removed += candidates.iter().map(|blob| blob.stored_size).sum::<u64>();
         return Ok(());

@@ -140,7 +140,8 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Drops old checkpoints of one session, or of all.
+    /// Drops old checkpoints of one session, or of all. What an earlier prune had marked, and did not
+    /// come to the end of, is finished and not told again.
     ///
     /// Where a session is named, it is also decided that checkpoints of it whose manifests are missing
     /// are gone. Until then they are damage, and nothing is deleted from the store.
@@ -178,11 +179,14 @@ impl Store {
         let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
         let prune =
             retention::plan_prune(&access, &sessions(&access, None)?, PruneRule::default())?;
-        let sweep = retention::plan_sweep(&access, monitor)?;
+        let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
+        let dropped = [prune.pruned.as_slice(), &marked].concat();
+        let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
         Ok(GcOutcome { prune, sweep })
     }
 
-    /// Drops old checkpoints and removes the content that nothing names any more.
+    /// Drops old checkpoints, as [`Store::prune`] does, and removes the content that nothing names any
+    /// more.
     ///
     /// Content that lost its last name less than a minute ago stays until the next time.
     ///
@@ -197,9 +201,7 @@ impl Store {
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;
-        let marked = retention::finish_pruning(&access)?;
-        let mut prune = prune(&access, None, PruneRule::default(), monitor)?;
-        prune.pruned.extend(marked);
+        let prune = prune(&access, None, PruneRule::default(), monitor)?;
         let sweep = sweep(&access, monitor)?;
         access.index.empty_wal()?;
         Ok(GcOutcome { prune, sweep })
@@ -261,6 +263,8 @@ fn prune(
     rule: PruneRule,
     monitor: &dyn Monitor,
 ) -> Result<PruneOutcome> {
+    // What an earlier prune decided it has told, and so has the capture that left a row behind.
+    retention::finish_pruning(access)?;
     let named = session.is_some();
     let sessions = sessions(access, session)?;
     let mut missing = if named { missing(access, &sessions)? } else { Vec::new() };

@@ -306,6 +306,69 @@ fn what_a_capture_prunes_is_gone_at_once_and_its_row_with_the_next() {
     place.verify_clean();
 }
 
+#[test]
+fn a_collection_does_what_its_plan_said() {
+    let place = Place::new();
+    for number in 0..22 {
+        tree::build(place.root(), [("a", file(format!("{number}"))), ("b", file("same"))]);
+        place.capture();
+    }
+    let told = |outcome: &turnpoint::GcOutcome| {
+        let (prune, sweep) = (&outcome.prune, &outcome.sweep);
+        let sweep = (sweep.blobs_removed, sweep.bytes_removed, sweep.blobs_waiting);
+        (prune.pruned.clone(), prune.kept, sweep)
+    };
+    age(&place);
+    let plan = told(&place.store().plan_gc(&()).unwrap());
+    let run = told(&place.store().gc(&()).unwrap());
+    // The capture has told that it dropped the first two. The row of the second went only now, and
+    // its page and its file wait for a minute to be over.
+    assert_eq!((&run.0, run.1, run.2.0, run.2.2), (&vec![], 20, 2, 2));
+    assert_eq!(plan, run);
+
+    // Two are to be dropped, one of them with the tree of one that stays.
+    tree::build(place.root(), [("a", file("twice"))]);
+    let dropped = [place.capture(), place.capture()];
+    for id in &dropped {
+        place.store().pin(id, None, &()).unwrap();
+    }
+    tree::build(place.root(), [("a", file("once"))]);
+    let once = place.capture();
+    place.store().pin(&once, None, &()).unwrap();
+    for number in 30..52 {
+        tree::build(place.root(), [("a", file(format!("{number}")))]);
+        place.capture();
+    }
+    for id in [&dropped[1], &once] {
+        place.store().unpin(id, &()).unwrap();
+    }
+    age(&place);
+    let plan = told(&place.store().plan_gc(&()).unwrap());
+    let run = told(&place.store().gc(&()).unwrap());
+    // The page and the file of the one, those of the row that was left behind, and nothing of the
+    // other.
+    assert_eq!((&run.0, run.2.2), (&vec![dropped[1].clone(), once], 4));
+    assert_eq!(plan, run);
+    place.verify_clean();
+}
+
+#[test]
+fn a_prune_finishes_what_an_earlier_one_has_marked() {
+    let place = Place::new();
+    for number in 0..3 {
+        tree::build(place.root(), [("a", file(format!("{number}")))]);
+        place.capture();
+    }
+    // Killed between its mark and the unlink.
+    sql(place.store().root(), "UPDATE checkpoints SET state = 'pruning' WHERE seq = 0");
+    let outcome = place.store().prune(None, PruneRule::default(), &()).unwrap();
+    assert_eq!((outcome.pruned, outcome.kept), (vec![], 2));
+    assert_eq!(count(&place, "checkpoints"), 2);
+    let manifest = place.store().root().join(session_name(&place)).join("0.json");
+    assert!(!manifest.exists());
+    place.verify_clean();
+}
+
 fn session_name(place: &Place) -> String {
     let listing = place.store().list(&ListQuery::All, &()).unwrap();
     listing.checkpoints().next().unwrap().id.session.to_string()
