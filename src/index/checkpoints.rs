@@ -308,8 +308,9 @@ impl WriteTx<'_> {
     /// Repeats in the row what the pin file of a checkpoint says now.
     ///
     /// # Errors
-    /// [`crate::Error::Pruned`] where it is being pruned: the caller removes the file it wrote. Decided
-    /// in this transaction, as the mark is in its own, so one of the two sees the other.
+    /// [`crate::Error::Pruned`] where it is being pruned: the caller, who writes the file after this and
+    /// inside the same transaction, writes none then. Decided in this transaction, as the mark is in
+    /// its own, so one of the two sees the other.
     /// [`crate::Error::CheckpointNotFound`].
     pub(crate) fn set_pin(&self, id: &CheckpointId, pin: &PinFile) -> Result<()> {
         let row = self.require_live(id)?;
