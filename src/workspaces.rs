@@ -331,8 +331,13 @@ impl Workspaces {
         monitor: &dyn Monitor,
     ) -> Result<Workspace> {
         if let Some((workspace, change)) = self.find(dir, path, chosen)? {
+            if change.is_some() {
+                // What the cache says was seen through another directory, or nobody knows which. It
+                // goes first: once the file names this directory, a cache that is there is believed.
+                StatCache::discard(&self.layout.workspace(workspace.id))?;
+            }
             match change {
-                None => return Ok(workspace),
+                None => {}
                 Some(Change::Remade) => {
                     let damage = self.read(workspace.id).err();
                     let Repair { file, reason, aside } =
@@ -349,8 +354,6 @@ impl Workspaces {
                     monitor.notice(&Notice::WorkspaceChanged { what });
                 }
             }
-            // What the cache says was seen through another directory, or nobody knows which.
-            StatCache::discard(&self.layout.workspace(workspace.id))?;
             return Ok(workspace);
         }
         let workspace = minted(dir, path)?;

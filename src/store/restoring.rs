@@ -607,14 +607,19 @@ fn open_for_restore(
     let (own, path) = open_root(path)?;
     let own = own.stat_self()?;
     let mut related: BTreeMap<std::path::PathBuf, (u64, u64)> = BTreeMap::new();
-    for workspace in access.workspaces.all()? {
+    for workspace in access.workspaces.all_remembered()? {
         let Some(root) = workspace.roots.first() else { continue };
-        let is_related = root.starts_with(&path) || path.starts_with(root);
-        let identity = (workspace.identity.device, workspace.identity.inode);
-        // One lock file is taken once: two workspaces can remember the same inode, given again.
+        if !(root.starts_with(&path) || path.starts_with(root)) {
+            continue;
+        }
+        // By what is there now, as whoever works in it locks it; what is remembered may be of a
+        // directory that was made anew, or not known.
+        let Ok(stat) = Dir::open(root).and_then(|dir| dir.stat_self()) else { continue };
+        let identity = (stat.dev, stat.ino);
+        // One lock file is taken once: two workspaces can be remembered at one place.
         let is_locked =
             identity == (own.dev, own.ino) || related.values().any(|known| *known == identity);
-        if is_related && !is_locked {
+        if !is_locked {
             related.insert(root.clone(), identity);
         }
     }

@@ -1,6 +1,7 @@
 //! A store that has lost something: what is remembered, healed and refused.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -181,4 +182,71 @@ fn a_list_that_reaches_into_a_version_control_directory_is_refused() {
         fingerprint::assert_same(&before, &place.look());
         assert!(!into.exists());
     }
+}
+
+#[test]
+fn a_workspace_whose_file_is_damaged_is_waited_for_by_a_restore_around_it() {
+    /// Gives up once it is told that it waits.
+    #[derive(Default)]
+    struct Impatient(std::sync::Mutex<Option<String>>);
+    impl turnpoint::Monitor for Impatient {
+        fn notice(&self, notice: &turnpoint::Notice) {
+            if let turnpoint::Notice::Waiting { lock, .. } = notice {
+                *self.0.lock().unwrap() = Some(lock.clone());
+            }
+        }
+        fn is_cancelled(&self) -> bool {
+            self.0.lock().unwrap().is_some()
+        }
+    }
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("before")), ("inner/b", file("b"))]);
+    let id = place.capture();
+    let inner = place.root().join("inner");
+    let options = turnpoint::CaptureOptions::default();
+    let captured = place.store().capture(&inner, &options, &()).unwrap();
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(manifest_path(&place, &captured.checkpoint)).unwrap())
+            .unwrap();
+    let directory = place.store().root().join("workspaces");
+    let damaged =
+        directory.join(manifest["workspace"]["id"].as_str().unwrap()).join("workspace.json");
+    fs::write(damaged, "garbage").unwrap();
+    fs::write(place.root().join("a"), "after").unwrap();
+    let stat = fs::metadata(&inner).unwrap();
+    let lock = format!("locks/ws-{:x}-{:x}.lock", stat.dev(), stat.ino());
+    let held = fs::File::open(place.store().root().join(lock)).unwrap();
+    held.lock().unwrap();
+    let told = Impatient::default();
+    let restored = place.store().restore(place.root(), &id, &RestoreOptions::default(), &told);
+    assert!(matches!(restored, Err(Error::Cancelled)), "{restored:?}");
+    assert_eq!(told.0.into_inner().unwrap().as_deref(), Some("a workspace that overlaps"));
+    assert_eq!(fs::read_to_string(place.root().join("a")).unwrap(), "after");
+    held.unlock().unwrap();
+    place.go_back(&id);
+}
+
+#[test]
+fn a_stat_cache_is_gone_before_another_directory_is_the_workspaces() {
+    let place = Place::new();
+    let (here, moved) = (place.root().join("here"), place.root().join("moved"));
+    tree::build(&here, [("a", file("a"))]);
+    let capture = |root: &Path| {
+        let options = turnpoint::CaptureOptions::default();
+        place.store().capture(root, &options, &())
+    };
+    capture(&here).unwrap();
+    let mut directories = fs::read_dir(place.store().root().join("workspaces")).unwrap();
+    let directory = directories.next().unwrap().unwrap().path();
+    let before = fs::read(directory.join("workspace.json")).unwrap();
+    // Stopped where the cache is removed: by a directory, which cannot be.
+    let cache = directory.join("stat-cache");
+    fs::remove_file(&cache).unwrap();
+    fs::create_dir(&cache).unwrap();
+    fs::rename(&here, &moved).unwrap();
+    assert!(capture(&moved).is_err());
+    assert_eq!(fs::read(directory.join("workspace.json")).unwrap(), before);
+    fs::remove_dir(&cache).unwrap();
+    capture(&moved).unwrap();
+    assert_ne!(fs::read(directory.join("workspace.json")).unwrap(), before);
 }
