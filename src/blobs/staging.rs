@@ -144,8 +144,7 @@ impl<'a> Staging<'a> {
     ///
     /// # Errors
     /// [`Error::Io`]. If the content cannot be made durable nothing is published. If a later step
-    /// fails some blobs may be: whole, checked, and named by nobody. [`Error::BlobDamaged`] where a
-    /// directory is in a blob's place, which only a person can decide about.
+    /// fails some blobs may be: whole, checked, and named by nobody.
     ///
     /// # Durability
     /// Barrier 1: the content of all temporaries. Then the renames. Barrier 2: the names. When this
