@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::inotify;
 use turnpoint::{CaptureOptions, Error, ListQuery, Notice, PruneRule, RestoreOptions};
 
 use crate::model::truth::{self, blobs_on_disk, sql};
@@ -114,13 +116,39 @@ impl Elsewhere {
     }
 }
 
+/// Says when a file that is there now has been read, by whomever.
+struct Read(OwnedFd);
+
+impl Read {
+    fn of(path: &Path) -> Self {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let watch = inotify::init(flags).unwrap();
+        inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_NOWRITE).unwrap();
+        Self(watch)
+    }
+
+    #[track_caller]
+    fn wait(self) {
+        let begun = Instant::now();
+        while rustix::io::read(&self.0, &mut [0; 4096]).is_err() {
+            assert!(begun.elapsed() < Duration::from_mins(1), "nobody has read it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 #[test]
 fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
     let place = Place::new();
+    let mut ids = Vec::new();
     for number in 0..3 {
         tree::build(place.root(), [("a", file(format!("{number}")))]);
-        place.capture();
+        ids.push(place.capture());
     }
+    // So that there is a file which a plan that would drop it reads.
+    place.store().label(&ids[0], Some("a label"), &()).unwrap();
+    let session = place.store().root().join(ids[0].session.as_str());
+    let planned = Read::of(&session.join("0.pin"));
     let pin = Elsewhere::begin(&place, "UPDATE checkpoints SET pinned = 1 WHERE seq = 0");
     let pruned = std::thread::scope(|scope| {
         let pruning = scope.spawn(|| {
@@ -128,8 +156,8 @@ fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
             rule.keep = 1;
             place.store().prune(None, rule, &()).unwrap()
         });
-        // Long enough for the prune to have made its plan and to wait for the other transaction.
-        std::thread::sleep(Duration::from_millis(300));
+        // It is to be dropped, by what is committed, and marking it waits for the other transaction.
+        planned.wait();
         assert!(!pruning.is_finished());
         pin.commit();
         pruning.join().unwrap()
@@ -143,19 +171,25 @@ fn a_checkpoint_that_is_pinned_while_a_prune_waits_is_kept() {
 fn a_manifest_that_goes_while_it_is_adopted_gets_no_row() {
     let place = Place::new();
     tree::build(place.root(), [("a", file("first"))]);
-    let session = session_directory(&place);
+    let first = place.capture();
+    place.store().label(&first, Some("a label"), &()).unwrap();
+    let session = place.store().root().join(first.session.as_str());
     sql(place.store().root(), REFUSE);
     fs::write(place.root().join("a"), "second").unwrap();
     let second = place.capture();
     sql(place.store().root(), ALLOW);
+    // A pin file is read once its manifest has been.
+    let pin = session.join(format!("{}.pin", second.seq));
+    fs::copy(session.join("0.pin"), &pin).unwrap();
+    let adopting = Read::of(&pin);
     let elsewhere = Elsewhere::begin(&place, "DELETE FROM checkpoints WHERE 0");
     let collected = std::thread::scope(|scope| {
         let collecting = scope.spawn(|| place.store().gc(&()).unwrap());
-        // Long enough for it to have read the manifest and to wait for the other transaction.
-        std::thread::sleep(Duration::from_millis(300));
+        adopting.wait();
         assert!(!collecting.is_finished());
         // As the last step of a prune.
         fs::remove_file(session.join(format!("{}.json", second.seq))).unwrap();
+        fs::remove_file(&pin).unwrap();
         elsewhere.commit();
         collecting.join().unwrap()
     });
