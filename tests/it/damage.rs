@@ -233,7 +233,7 @@ fn a_stat_cache_is_gone_before_another_directory_is_the_workspaces() {
     tree::build(&here, [("a", file("a"))]);
     let capture = |root: &Path| {
         let options = turnpoint::CaptureOptions::default();
-        place.store().capture(root, &options, &())
+        place.store().capture(root, &options, &()).map(drop)
     };
     capture(&here).unwrap();
     let mut directories = fs::read_dir(place.store().root().join("workspaces")).unwrap();
