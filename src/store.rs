@@ -98,12 +98,9 @@ impl Store {
     pub fn locate(&self, current: &Path) -> Result<PathBuf> {
         let current = real_path(current)?;
         // A store that is not there, or cannot be read, knows no workspace.
-        let known = Workspaces::new(&self.inner.layout).all_remembered().unwrap_or_default();
-        let is_root = |dir: &Path| {
-            known.iter().any(|workspace| workspace.roots.first().is_some_and(|root| root == dir))
-        };
-        if let Some(root) = current.ancestors().find(|dir| is_root(dir)) {
-            return Ok(root.to_owned());
+        let known = Workspaces::new(&self.inner.layout).nearest_root(&current);
+        if let Some(root) = known.unwrap_or_default() {
+            return Ok(root);
         }
         if let Some(repository) = git::repository_of(&current) {
             return Ok(repository.top);

@@ -9,6 +9,7 @@
 
 mod stat_cache;
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -64,8 +65,22 @@ pub(crate) struct Survey {
     pub(crate) known: Vec<Workspace>,
     /// Those whose file is there and cannot be read, each with the reason.
     pub(crate) unreadable: Vec<(WorkspaceId, Error)>,
-    /// Those that have a directory and no file: lost, or of a process that died in between.
+    /// Those that have a directory and no file: it is lost.
     pub(crate) without_file: Vec<WorkspaceId>,
+}
+
+impl Workspace {
+    /// Where its root was last.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.roots.first().map(PathBuf::as_path)
+    }
+}
+
+impl Survey {
+    /// Whether every workspace that has a directory is known.
+    fn is_whole(&self) -> bool {
+        self.unreadable.is_empty() && self.without_file.is_empty()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -179,24 +194,38 @@ impl Workspaces {
         Self { layout: layout.clone() }
     }
 
-    /// All workspaces whose file is understood. A damaged one is no reason to stop the others.
+    /// All workspaces, with those that only their checkpoints remember. A damaged file is no reason to
+    /// stop the others.
     ///
-    /// Cost: one small file each.
-    pub(crate) fn all(&self) -> Result<Vec<Workspace>> {
-        Ok(self.survey()?.known)
+    /// Cost: one small file each; every manifest where a file is missing or cannot be read.
+    pub(crate) fn all_remembered(&self) -> Result<Vec<Workspace>> {
+        self.with_remembered(self.survey()?)
     }
 
-    /// All workspaces, with those that only their checkpoints remember.
-    ///
-    /// Cost: as [`Workspaces::all`]; every manifest where a file cannot be read.
-    pub(crate) fn all_remembered(&self) -> Result<Vec<Workspace>> {
-        let survey = self.survey()?;
-        let is_whole = survey.unreadable.is_empty() && survey.without_file.is_empty();
+    fn with_remembered(&self, survey: Survey) -> Result<Vec<Workspace>> {
+        let is_whole = survey.is_whole();
         let mut all = survey.known;
         if !is_whole {
             all.extend(self.named_by_manifests(&all)?);
         }
         Ok(all)
+    }
+
+    /// The root of a workspace that is `path` or the nearest above it; `None` where none is known.
+    ///
+    /// Cost: one small file for each workspace. Every manifest where a file is missing or cannot be
+    /// read, unless `path` itself is a root: none can be nearer then.
+    pub(crate) fn nearest_root(&self, path: &Path) -> Result<Option<PathBuf>> {
+        let nearest = |known: &[Workspace]| {
+            let roots: HashSet<&Path> = known.iter().filter_map(Workspace::root).collect();
+            path.ancestors().find(|above| roots.contains(above)).map(Path::to_owned)
+        };
+        let survey = self.survey()?;
+        let found = nearest(&survey.known);
+        if survey.is_whole() || found.as_deref() == Some(path) {
+            return Ok(found);
+        }
+        Ok(nearest(&self.with_remembered(survey)?))
     }
 
     /// What the files say of all workspaces.
@@ -267,11 +296,12 @@ impl Workspaces {
     }
 
     /// Makes the files anew that are damaged, or missing and named by a checkpoint. Damaged ones are
-    /// kept beside. The caller holds the store's lock alone.
+    /// kept beside. What holds nothing that can be understood, and is named by no checkpoint, is put
+    /// into the quarantine. The caller holds the store's lock alone.
     ///
     /// Gives what was made, and what can neither be read nor made anew.
     pub(crate) fn repair(&self) -> Result<(Vec<Repair>, Vec<BadFile>)> {
-        let Survey { mut known, mut unreadable, .. } = self.survey()?;
+        let Survey { mut known, mut unreadable, without_file } = self.survey()?;
         let (mut repairs, mut bad) = (Vec::new(), Vec::new());
         for mut workspace in self.named_by_manifests(&known)? {
             let id = workspace.id;
@@ -290,18 +320,28 @@ impl Workspaces {
             repairs.push(self.remake(&workspace, damage.as_ref())?);
             known.push(workspace);
         }
+        for id in without_file.into_iter().filter(|id| !is_among(&known, *id)) {
+            repairs.extend(self.give_up(id, "it is missing")?);
+        }
         for (id, error) in unreadable {
-            let file = self.file(id);
+            let reason = error.with_source();
             if error.is_damage() {
-                let dir = Dir::open(&self.layout.workspace(id))?;
-                let aside = disk::set_aside(&dir, FILE.as_bytes(), &dir)?;
-                let reason = format!("{}; no checkpoint is of it", error.with_source());
-                repairs.push(Repair { file, reason, aside });
+                repairs.extend(self.give_up(id, &reason)?);
             } else {
-                bad.push(BadFile { path: file, reason: error.with_source() });
+                bad.push(BadFile { path: self.file(id), reason });
             }
         }
         Ok((repairs, bad))
+    }
+
+    /// Puts the directory of a workspace that nobody remembers into the quarantine: as long as it is
+    /// among the others every manifest is read to find out whose it is.
+    fn give_up(&self, id: WorkspaceId, reason: &str) -> Result<Option<Repair>> {
+        let quarantine = disk::make_private_dir(&self.layout.quarantine())?;
+        let all = Dir::open(&self.layout.workspaces())?;
+        let aside = disk::set_aside(&all, id.to_string().as_bytes(), &quarantine)?;
+        let reason = format!("{reason}; no checkpoint is of it");
+        Ok(aside.map(|aside| Repair { file: self.file(id), reason, aside: Some(aside) }))
     }
 
     /// Writes a file anew; what was in its place is kept beside it. A crash in between leaves none, and
@@ -357,7 +397,7 @@ impl Workspaces {
             return Ok(workspace);
         }
         let workspace = minted(dir, path)?;
-        self.write(&workspace)?;
+        self.create(&workspace)?;
         Ok(workspace)
     }
 
@@ -439,28 +479,43 @@ impl Workspaces {
         Ok(Some((workspace, change)))
     }
 
+    /// Writes the file of a new workspace. Its directory gets its name when the file is in it: a crash
+    /// leaves no directory without one, which would have to be told from a lost file.
+    fn create(&self, workspace: &Workspace) -> Result<()> {
+        let tmp = Dir::open(&self.layout.tmp())?;
+        let name = format!("workspace-{}", workspace.id);
+        let home = disk::make_private_dir(&self.layout.tmp().join(&name))?;
+        disk::replace_durably(&home, FILE.as_bytes(), &encode(workspace)?, &tmp)?;
+        let all = Dir::open(&self.layout.workspaces())?;
+        tmp.rename_to(name.as_bytes(), &all, workspace.id.to_string().as_bytes())?;
+        all.sync()
+    }
+
     fn write(&self, workspace: &Workspace) -> Result<()> {
-        let dir = self.layout.workspace(workspace.id);
-        let home = disk::make_private_dir(&dir)?;
-        let root = |root: &PathBuf| {
-            let (path, path_bytes) = to_fields(root.as_os_str().as_bytes());
-            WireRoot { path: path.map(std::borrow::Cow::into_owned), path_bytes }
-        };
-        let wire = WireWorkspace {
-            format: FORMAT,
-            id: workspace.id.to_string(),
-            default_session: workspace.default_session.as_str().to_owned(),
-            roots: workspace.roots.iter().map(root).collect(),
-            identity: workspace.identity,
-        };
-        let text = serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", &dir)?;
-        disk::replace_durably(&home, FILE.as_bytes(), &text, &Dir::open(&self.layout.tmp())?)
+        let home = disk::make_private_dir(&self.layout.workspace(workspace.id))?;
+        let tmp = Dir::open(&self.layout.tmp())?;
+        disk::replace_durably(&home, FILE.as_bytes(), &encode(workspace)?, &tmp)
     }
 
     /// The directory in which a workspace's stat cache is.
     pub(crate) fn directory(&self, id: WorkspaceId) -> PathBuf {
         self.layout.workspace(id)
     }
+}
+
+fn encode(workspace: &Workspace) -> Result<Vec<u8>> {
+    let root = |root: &PathBuf| {
+        let (path, path_bytes) = to_fields(root.as_os_str().as_bytes());
+        WireRoot { path: path.map(std::borrow::Cow::into_owned), path_bytes }
+    };
+    let wire = WireWorkspace {
+        format: FORMAT,
+        id: workspace.id.to_string(),
+        default_session: workspace.default_session.as_str().to_owned(),
+        roots: workspace.roots.iter().map(root).collect(),
+        identity: workspace.identity,
+    };
+    serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", Path::new(FILE))
 }
 
 fn decode(wire: WireWorkspace, id: WorkspaceId) -> Result<Workspace, String> {

@@ -612,3 +612,35 @@ fn a_session_that_cannot_be_listed_does_not_take_the_others_with_it() {
         4
     );
 }
+
+#[test]
+fn a_workspace_that_nobody_remembers_is_put_away() {
+    let program = captured();
+    let all = program.store().join("workspaces");
+    let names = || {
+        let names = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let (empty, damaged) = ("0".repeat(32), "1".repeat(32));
+    build(&all, [(format!("{damaged}/workspace.json"), file(GARBAGE))]);
+    fs::create_dir(all.join(&empty)).unwrap();
+    // Below a root the manifests are asked whether a nearer one is; at a root they need not be.
+    for directory in ["", "sub"] {
+        let mut list = program.command(["list", "--json"]);
+        let json = run(list.current_dir(program.workspace().join(directory))).ok().json();
+        assert_eq!(json["checkpoints"].as_array().unwrap().len(), 3, "{json}");
+    }
+    let json = program.run(["doctor", "--rebuild", "--json"]).ok().json();
+    let repaired = json["repaired"].as_array().unwrap();
+    let aside = |repair: &Value| PathBuf::from(repair["aside"]["path"].as_str().unwrap());
+    assert_eq!(
+        repaired.iter().map(aside).collect::<Vec<_>>(),
+        [&empty, &damaged].map(|id| program.store().join(format!("quarantine/{id}.damaged")))
+    );
+    assert_eq!(fs::read(aside(&repaired[1]).join("workspace.json")).unwrap(), GARBAGE);
+    assert_eq!(names(), before);
+    assert_eq!(findings(&program), []);
+}
