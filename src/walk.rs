@@ -11,6 +11,7 @@
 //!
 //! jwalk and the crate `ignore` are used here and nowhere else.
 
+mod again;
 mod directory;
 mod graft;
 mod known;
@@ -263,8 +264,11 @@ impl Attempt<'_> {
                 let is_cancelled = || tree.is_cancelled() || monitor.is_cancelled();
                 tracked::ask(&to_ask, cache, tree, &is_cancelled)
             });
-            let listed = list();
-            send(tree, Job::End);
+            let end = End(tree);
+            let listed = list().and_then(|listed| {
+                listed.map(|listed| self.complete(tree, listed, known)).transpose()
+            });
+            drop(end);
             let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             listed.map(|listed| (listed, answers))
         })?;
@@ -275,6 +279,21 @@ impl Attempt<'_> {
             return Err(replaced).at("walk", self.root_path);
         }
         finish(Arc::clone(tree), listed, known, answers, self.options, self.monitor).map(Some)
+    }
+}
+
+impl Attempt<'_> {
+    /// Puts all that was found into one list, with what was moved meanwhile.
+    fn complete(&self, tree: &Tree, mut listed: Revisit, known: &[CachedEntry]) -> Result<Revisit> {
+        let batches = std::mem::take(&mut locked(&tree.found).batches);
+        listed.observations.reserve(batches.iter().map(Vec::len).sum());
+        listed.observations.extend(batches.into_iter().flatten());
+        graft::sort(&mut listed.observations);
+        if again::may_miss(tree, &listed.observations) {
+            listed.report_all(known);
+            again::look(tree, &mut listed.observations, &self.pool, self.monitor)?;
+        }
+        Ok(listed)
     }
 }
 
@@ -294,6 +313,7 @@ fn open(
         root,
         root_path: root_path.to_owned(),
         root_stat,
+        start_ns: disk::coarse_now_ns(),
         settings: settings.clone(),
         stores: options.stores.clone(),
         prefix,
@@ -312,6 +332,16 @@ fn open(
         });
     }
     Ok(tree)
+}
+
+/// Tells the asking thread that there is nothing more to ask, also where a panic comes by: it would be
+/// waited for else, for ever.
+struct End<'a>(&'a Tree);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        send(self.0, Job::End);
+    }
 }
 
 /// The asking thread outlives every sender, so a message is always taken.
@@ -339,22 +369,16 @@ fn finish(
     monitor: &dyn Monitor,
 ) -> Result<Walked> {
     let is_cancelled = || monitor.is_cancelled();
-    let (batches, mut unfinished, nested_repositories) = {
+    let (mut unfinished, nested_repositories, rules_moved) = {
         let mut found = locked(&tree.found);
-        (
-            std::mem::take(&mut found.batches),
-            std::mem::take(&mut found.unfinished),
-            std::mem::take(&mut found.nested),
-        )
+        let unfinished = std::mem::take(&mut found.unfinished);
+        (unfinished, std::mem::take(&mut found.nested), found.rules_moved)
     };
-    let Revisit { mut observations, mut kept } = listed;
-    observations.reserve(batches.iter().map(Vec::len).sum());
-    observations.extend(batches.into_iter().flatten());
-    graft::sort(&mut observations);
-
+    let mut listed = listed;
     let rules = tree.rule_files.report();
-    let are_telling =
-        rules.skipped.is_empty() && nested_repositories.len() <= limits::NESTED_REPOSITORIES_MAX;
+    let are_telling = rules.skipped.is_empty()
+        && nested_repositories.len() <= limits::NESTED_REPOSITORIES_MAX
+        && !rules_moved;
     for (path, reason) in rules.skipped {
         monitor.notice(&Notice::IgnoreFileSkipped { path, reason });
     }
@@ -362,10 +386,9 @@ fn finish(
     let in_force = Digest::of(&in_force);
     // Lists that are made or obeyed are made of all paths and can concern any of them.
     if !tracked::is_as_known(&answers, &options.tracked, in_force) {
-        let kept = known.iter().zip(kept.drain(..)).filter(|(_, is_kept)| *is_kept);
-        observations.extend(kept.map(|(known, _)| Observed::as_known(known)));
-        graft::sort(&mut observations);
+        listed.report_all(known);
     }
+    let Revisit { mut observations, kept } = listed;
     let tracked =
         tracked::evaluate(&tree, &observations, in_force, answers, &options.tracked, &is_cancelled);
     let mut tracked_state = tracked.state;

@@ -78,6 +78,10 @@ pub(super) struct Found {
     /// Directories some of whose names could not be accounted for.
     pub(super) unfinished: Vec<RelPath>,
     pub(super) nested: BTreeSet<RelPath>,
+    /// A name was gone when it was looked at: it may be somewhere else.
+    pub(super) missed: bool,
+    /// A directory has other rules than those by which what is below it was judged.
+    pub(super) rules_moved: bool,
     /// The rules of each directory that adds some to its parent's, and where it has them from.
     rules: HashMap<RelPath, (Rules, OwnRules)>,
 }
@@ -97,6 +101,8 @@ pub(super) struct Tree {
     pub(super) root: Dir,
     pub(super) root_path: PathBuf,
     pub(super) root_stat: FileStat,
+    /// When the walk began, by the clock that stamps files.
+    pub(super) start_ns: i64,
     pub(super) settings: ScopeSettings,
     pub(super) stores: Vec<InodeId>,
     /// The path of the workspace in its repository, with a slash at the end; empty where it is the
@@ -480,7 +486,10 @@ impl Tree {
         let above = parent.as_ref().map_or_else(|| self.root_rules.clone(), |p| self.rules_of(p));
         for _ in 0..LOOKS_MAX {
             let seen = match self.look_at(path, policy) {
-                Seen::Gone => return Vec::new(),
+                Seen::Gone => {
+                    locked(&self.found).missed = true;
+                    return Vec::new();
+                }
                 Seen::Leaf(observed) => {
                     self.push(vec![observed]);
                     return Vec::new();
@@ -580,7 +589,7 @@ impl Visitor<'_> {
                         });
                     }
                 }
-                Ok(Seen::Gone) => {}
+                Ok(Seen::Gone) => locked(&self.tree.found).missed = true,
                 Err(_too_long) => is_whole = false,
             }
         }

@@ -25,7 +25,7 @@ use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::walk::directory::{OwnRules, Policy, Seen, Tree, unknown_stat};
 use crate::walk::rules::InsideFile;
-use crate::walk::{Detail, InodeId, Observed, What, locked};
+use crate::walk::{Detail, InodeId, Observed, What, graft, locked};
 
 /// Of the directories known, one in this many may have changed, and a few more; if more have, listing
 /// everything anew on all threads is faster than listing these one by one.
@@ -156,18 +156,19 @@ impl KnownRules {
     }
 
     fn lifts(&self, path: &RelPath) -> bool {
-        if self.lifted.is_empty() {
-            return false;
-        }
-        let is_lifted = |path: &[u8]| {
-            self.lifted.binary_search_by(|lifted| lifted.as_bytes().cmp(path)).is_ok()
-        };
-        let bytes = path.as_bytes();
-        let ends = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
-        is_lifted(b"")
-            || is_lifted(bytes)
-            || ends.into_iter().any(|(end, _)| is_lifted(&bytes[..end]))
+        is_at_or_below_any(&self.lifted, path)
     }
+}
+
+/// Whether `path` is one of `tops`, which are in order, or lies below one.
+pub(super) fn is_at_or_below_any(tops: &[RelPath], path: &RelPath) -> bool {
+    if tops.is_empty() {
+        return false;
+    }
+    let is_top = |path: &[u8]| tops.binary_search_by(|top| top.as_bytes().cmp(path)).is_ok();
+    let bytes = path.as_bytes();
+    let mut ends = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+    is_top(b"") || is_top(bytes) || ends.any(|(end, _)| is_top(&bytes[..end]))
 }
 
 impl Observed {
@@ -318,6 +319,16 @@ pub(super) struct Revisit {
     pub(super) observations: Vec<Observed>,
     /// As in [`crate::walk::Walked::kept`].
     pub(super) kept: Vec<bool>,
+}
+
+impl Revisit {
+    /// Reports what was kept too.
+    pub(super) fn report_all(&mut self, known: &[CachedEntry]) {
+        let kept = std::mem::take(&mut self.kept);
+        let kept = known.iter().zip(kept).filter(|(_, is_kept)| *is_kept);
+        self.observations.extend(kept.map(|(known, _)| Observed::as_known(known)));
+        graft::sort(&mut self.observations);
+    }
 }
 
 /// Walks by what is known: every path of `known` and every new one is accounted for. What is new goes
@@ -570,7 +581,7 @@ fn confirm(
             match seen {
                 Seen::Directory(_) => new.push(child.clone()),
                 Seen::Leaf(observed) => tree.push(vec![observed]),
-                Seen::Gone => {}
+                Seen::Gone => locked(&tree.found).missed = true,
             }
         }
     }
@@ -589,7 +600,7 @@ fn is_same(table: &Table<'_>, number: usize, stat: &FileStat) -> bool {
 }
 
 /// Accounts for directories that were not known and for everything below them.
-fn explore(
+pub(super) fn explore(
     tree: &Tree,
     directories: Vec<RelPath>,
     pool: &ThreadPool,

@@ -1,5 +1,6 @@
 //! The oracle is git where git decides, and the file system elsewhere.
 
+mod again;
 mod known;
 mod names;
 mod races;
@@ -77,16 +78,34 @@ impl Case {
 
     /// Walks anew, or by what is known if that is of use.
     fn walk_by(&self, below: &str, known: Option<&KnownTree>, detail: Detail) -> Option<Walked> {
-        let path = self.place(below);
-        let root = Dir::open(&path).unwrap();
+        self.walk_in(&self.place(below), known, detail, &())
+    }
+
+    fn walk_watched(
+        &self,
+        known: Option<&KnownTree>,
+        detail: Detail,
+        monitor: &dyn Monitor,
+    ) -> Option<Walked> {
+        self.walk_in(&self.path, known, detail, monitor)
+    }
+
+    fn walk_in(
+        &self,
+        path: &Path,
+        known: Option<&KnownTree>,
+        detail: Detail,
+        monitor: &dyn Monitor,
+    ) -> Option<Walked> {
+        let root = Dir::open(path).unwrap();
         let attempt = Attempt {
             root: &root,
-            root_path: &path,
+            root_path: path,
             settings: &self.settings,
             options: &WalkOptions { detail, ..self.options.clone() },
-            repository: git::repository_of(&path),
+            repository: git::repository_of(path),
             pool: Arc::new(threads::pool_of(self.options.threads, "walk").unwrap()),
-            monitor: &(),
+            monitor,
         };
         match known {
             None => Some(attempt.anew().unwrap()),

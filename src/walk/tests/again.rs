@@ -1,0 +1,106 @@
+//! Things that are moved while the tree is walked: they are there all the time, so they are seen.
+
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+
+/// Moves something when the walk comes to a directory for the n-th time.
+struct MoveAt {
+    left: AtomicUsize,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Monitor for MoveAt {
+    fn advanced(&self, _: u64, _: u64) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            fs::rename(&self.from, &self.to).unwrap();
+        }
+    }
+}
+
+const DIRECTORIES: usize = 12;
+
+/// A dozen directories, the first and the last of which things are moved between.
+fn case() -> Case {
+    let mut case = Case::new();
+    case.options.threads = 1;
+    for number in 0..DIRECTORIES {
+        case.write(&format!("d{number:02}/{number}"), "");
+    }
+    case
+}
+
+#[test]
+fn what_is_moved_past_a_walk_by_what_is_known_is_seen() {
+    for (from, to) in [("d11", "d00"), ("d00", "d11"), ("d11", ""), ("", "d00")] {
+        for detail in [Detail::All, Detail::Changes] {
+            for at in 1..=DIRECTORIES + 4 {
+                let case = case();
+                for name in ["moved/deep/file", "alone"] {
+                    case.write(Path::new(from).join(name).to_str().unwrap(), "");
+                }
+                let known = known(&case.walk_once("", None).unwrap(), None);
+                for name in ["moved", "alone"] {
+                    let monitor = MoveAt {
+                        left: AtomicUsize::new(at),
+                        from: case.path.join(from).join(name),
+                        to: case.path.join(to).join(name),
+                    };
+                    let walked = case.walk_watched(Some(&known), detail, &monitor).unwrap();
+                    let seen = all_paths(&walked, &known);
+                    let places = [from, to].map(|place| Path::new(place).join(name));
+                    let is_there = |place: &Path, below: &str| {
+                        let path = place.join(below);
+                        let path = path.as_os_str().as_bytes();
+                        seen.contains(
+                            &RelPath::new(path.strip_suffix(b"/").unwrap_or(path)).unwrap(),
+                        )
+                    };
+                    let below = if name == "moved" { "deep/file" } else { "" };
+                    let found = places.iter().filter(|place| is_there(place, below)).count();
+                    assert_eq!(found, 1, "{from} {to} {at} {name} {detail:?}: {seen:?}");
+                    if monitor.to.exists() {
+                        fs::rename(&monitor.to, &monitor.from).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was reported and what was kept.
+fn all_paths(walked: &Walked, known: &KnownTree) -> Vec<RelPath> {
+    let kept = known.entries.iter().zip(&walked.kept).filter(|(_, is_kept)| **is_kept);
+    let kept = kept.map(|(known, _)| known.entry.path.clone());
+    walked.observations.iter().map(|observed| observed.path.clone()).chain(kept).collect()
+}
+
+#[test]
+fn what_is_moved_past_a_walk_anew_is_seen() {
+    let case = case();
+    case.write("d11/moved/deep/file", "");
+    let places = ["d00/moved", "d11/moved"].map(|place| case.path.join(place));
+    thread::scope(|scope| {
+        // In here, so that a failed assertion ends the other thread too.
+        let (walk, finished) = mpsc::sync_channel(0);
+        let places = &places;
+        scope.spawn(move || {
+            let mut from = 1;
+            for spin in finished {
+                // Somewhere in the middle of the walk.
+                (0..spin).for_each(|_| std::hint::spin_loop());
+                fs::rename(&places[from], &places[1 - from]).unwrap();
+                from = 1 - from;
+            }
+        });
+        for number in 0..200 {
+            walk.send(number * 200).unwrap();
+            let walked = case.walk_once("", None).unwrap();
+            let found = ["d00", "d11"]
+                .iter()
+                .filter(|place| walked.find(&path(&format!("{place}/moved/deep/file"))).is_some());
+            assert_eq!(found.count(), 1, "{:?}", lines(&walked));
+        }
+    });
+}
