@@ -146,6 +146,27 @@ impl RelPath {
     }
 }
 
+/// Where in a list, sorted by path, `path` and everything below it is.
+///
+/// Between the two may lie others: `a-b` sorts after `a` and before `a/b`.
+pub(crate) fn at_or_below<T>(
+    sorted: &[T],
+    path: &RelPath,
+    path_of: impl Fn(&T) -> &RelPath,
+) -> impl Iterator<Item = usize> {
+    let mut prefix = path.as_bytes().to_vec();
+    if !path.is_root() {
+        prefix.push(b'/');
+    }
+    let own = sorted.binary_search_by(|it| path_of(it).cmp(path)).ok();
+    // What is below the root begins after it, if it is in the list.
+    let begins = |it: &T| path_of(it).as_bytes() < prefix.as_slice() || path_of(it) == path;
+    let first = sorted.partition_point(begins);
+    let is_below = |it: &T| path_of(it).as_bytes().starts_with(&prefix);
+    let count = sorted[first..].partition_point(is_below);
+    own.into_iter().chain(first..first + count)
+}
+
 /// Whether `name` can stand between two slashes.
 fn check_component(name: &[u8]) -> Result<(), InvalidPath> {
     match name {
@@ -249,5 +270,21 @@ mod tests {
     fn what_a_terminal_would_act_on_is_escaped() {
         assert_eq!(printable(b"a\n\x1b[2J\xff\xc3\xa9"), "a\\n\\u{1b}[2J\\xFF\u{e9}");
         assert_eq!(RelPath::root().to_string(), ".");
+    }
+
+    #[test]
+    fn what_is_at_or_below_a_path_is_found_where_it_is_sorted() {
+        let paths: Vec<RelPath> = ["", "a", "a-b", "a/b", "a/b/c", "a0", "b/c", "b/d", "c"]
+            .iter()
+            .map(|path| RelPath::new(path).unwrap())
+            .collect();
+        for list in [&paths[..], &paths[1..], &[]] {
+            for path in ["", "a", "a-b", "a/b", "b", "c", "d", "0"] {
+                let path = RelPath::new(path).unwrap();
+                let found: Vec<usize> = at_or_below(list, &path, |it| it).collect();
+                let one_by_one = (0..list.len()).filter(|it| list[*it].is_at_or_below(&path));
+                assert_eq!(found, one_by_one.collect::<Vec<_>>(), "{path}");
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::index::WriteTx;
 use crate::manifest::Entry;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 use crate::registration::Operation;
 use crate::restore::{self, RestoreOptions};
 use crate::store::capturing::adopt_own;
@@ -61,11 +61,7 @@ impl Store {
             .inspect_err(lost)?;
         if !options.paths.is_empty() {
             require_selected(checkpoint, &entries, None, &options.paths)?;
-            entries.retain(|entry| {
-                let below = |path: &RelPath| entry.path.is_at_or_below(path);
-                let above = |path: &RelPath| path.is_at_or_below(&entry.path);
-                options.paths.iter().any(|path| below(path) || above(path))
-            });
+            entries = selected(entries, &options.paths);
         }
         restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)
             .inspect_err(lost)?;
@@ -74,6 +70,21 @@ impl Store {
         disk::require_space(&root, needed)?;
         restore::restore_into(&reading.blobs, &root, &entries, options.preserve_mtime, monitor)
     }
+}
+
+/// Those of `entries`, sorted, that are at, below or above one of `paths`.
+fn selected(entries: Vec<Entry>, paths: &[RelPath]) -> Vec<Entry> {
+    let mut wanted = vec![false; entries.len()];
+    for path in paths {
+        at_or_below(&entries, path, |entry| &entry.path).for_each(|index| wanted[index] = true);
+        for above in path.ancestors() {
+            if let Ok(index) = entries.binary_search_by(|entry| entry.path.cmp(&above)) {
+                wanted[index] = true;
+            }
+        }
+    }
+    let wanted = entries.into_iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+    wanted.map(|(entry, _)| entry).collect()
 }
 
 /// Goes on without what could not be written: the store can only be read, or its disk is full.

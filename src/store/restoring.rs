@@ -15,7 +15,7 @@ use crate::manifest::{
 };
 use crate::monitor::{Monitor, Phase};
 use crate::operation::OperationKind;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 use crate::plan::{Plan, PlanInput, Present, Selection, plan};
 use crate::registration::Operation;
 use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, Stage};
@@ -327,9 +327,14 @@ fn present(open: &OpenWorkspace, held: &Held) -> Vec<Present> {
         entry: cached.entry.clone(),
         device: stat.dev,
         inode: stat.ino,
-        is_mounted: mounts.iter().any(|mount| cached.entry.path.is_at_or_below(mount)),
+        is_mounted: false,
     };
-    held.entries.iter().zip(&held.stats).map(one).collect()
+    let mut present: Vec<Present> = held.entries.iter().zip(&held.stats).map(one).collect();
+    for mount in &mounts {
+        let below: Vec<usize> = at_or_below(&present, mount, |it| &it.entry.path).collect();
+        below.into_iter().for_each(|index| present[index].is_mounted = true);
+    }
+    present
 }
 
 /// The pages that the safety checkpoint will share with its base. One that cannot be read is

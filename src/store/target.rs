@@ -14,7 +14,7 @@ use crate::manifest::{
     read_entries, validate,
 };
 use crate::monitor::Monitor;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 use crate::plan::{Present, Selection};
 use crate::restore;
 use crate::sessions::Sessions;
@@ -158,7 +158,7 @@ pub(super) fn force_in(
     monitor: &dyn Monitor,
 ) -> Result<()> {
     let mut forced = Vec::new();
-    let mut revealed = Vec::new();
+    let mut revealed = BTreeMap::new();
     for entry in target.entries.iter().filter(|entry| selection.includes_or_leads_to(&entry.path)) {
         let seen = walked.find(&entry.path).map(|observed| &observed.what);
         match entry.kind {
@@ -184,24 +184,25 @@ pub(super) fn force_in(
             }
         }
     }
+    let paths: Vec<RelPath> = revealed.keys().cloned().collect();
+    merge(walked, revealed);
     // What cannot be held is in the list of observations, with the reason: the plan goes by that.
     walked.force(&forced, monitor)?;
-    revealed.iter().try_for_each(|path| complete_listing(open, walked, path))
+    paths.iter().try_for_each(|path| complete_listing(open, walked, path))
 }
 
 /// Accounts for a path that today's rules leave out.
 ///
 /// A directory is there all the same: a restore puts files into it, and need not hold what else is in
-/// it. It becomes an entry that is partial. Anything else must be held.
+/// it. It becomes an entry that is partial, in `revealed`. Anything else must be held.
 fn reveal(
     open: &OpenWorkspace,
-    walked: &mut Walked,
+    walked: &Walked,
     path: &RelPath,
-    revealed: &mut Vec<RelPath>,
+    revealed: &mut BTreeMap<RelPath, Observed>,
     forced: &mut Vec<RelPath>,
 ) -> Result<()> {
-    let place = walked.observations.binary_search_by(|seen| seen.path.cmp(path));
-    match place.ok().map(|index| &walked.observations[index].what) {
+    match walked.find(path).map(|seen| &seen.what) {
         None => {}
         Some(What::Omitted { reason, .. }) => {
             if matches!(reason, OmitReason::Secret | OmitReason::Store | OmitReason::Mount) {
@@ -211,8 +212,8 @@ fn reveal(
         Some(_) => return Ok(()),
     }
     let Some(parent) = path.parent() else { return Ok(()) };
-    let parent_is_seen =
-        walked.find(&parent).is_some_and(|seen| matches!(seen.what, What::Dir { .. }));
+    let parent_is_seen = revealed.contains_key(&parent)
+        || walked.find(&parent).is_some_and(|seen| matches!(seen.what, What::Dir { .. }));
     if !parent_is_seen {
         return Ok(());
     }
@@ -223,13 +224,15 @@ fn reveal(
         return Ok(());
     }
     let what = What::Dir { listed: Listed::Partial };
-    let observed = Observed { path: path.clone(), stat, what };
-    match place {
-        Ok(index) => walked.observations[index] = observed,
-        Err(index) => walked.observations.insert(index, observed),
-    }
-    revealed.push(path.clone());
+    revealed.insert(path.clone(), Observed { path: path.clone(), stat, what });
     Ok(())
+}
+
+/// Puts what was revealed into the list of observations, in place of what was said of it.
+fn merge(walked: &mut Walked, revealed: BTreeMap<RelPath, Observed>) {
+    walked.observations.retain(|seen| !revealed.contains_key(&seen.path));
+    walked.observations.extend(revealed.into_values());
+    walked.observations.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// A directory of which every name is accounted for by now is not partial any more.
@@ -257,9 +260,10 @@ pub(super) fn require_selected(
     selected: &[RelPath],
 ) -> Result<()> {
     for path in selected {
-        let in_target = then.iter().any(|entry| entry.path.is_at_or_below(path));
-        let on_disk = now
-            .is_some_and(|now| now.iter().any(|present| present.entry.path.is_at_or_below(path)));
+        let in_target = at_or_below(then, path, |entry| &entry.path).next().is_some();
+        let on_disk = now.is_some_and(|now| {
+            at_or_below(now, path, |present| &present.entry.path).next().is_some()
+        });
         if !in_target && !on_disk {
             let omitted = then.iter().find_map(|entry| match entry.kind {
                 EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => {

@@ -94,6 +94,8 @@ impl Walked {
         paths: &[RelPath],
         monitor: &dyn Monitor,
     ) -> Result<Vec<Forced>> {
+        // What was put among the observations since is said once.
+        self.unlisted.retain(|seen| position(&self.observations, &seen.path).is_err());
         self.observations.append(&mut self.unlisted);
         sort(&mut self.observations);
         let tree = &self.tree;

@@ -709,3 +709,27 @@ fn only_a_new_or_empty_directory_is_restored_into() {
     assert_eq!(fs::read(part.join("d/e/a")).unwrap(), b"dea");
     assert!(!part.join("a").exists());
 }
+
+#[test]
+fn many_directories_that_are_ignored_by_now_are_each_accounted_for_once() {
+    let place = Place::new();
+    let path = |number: u32| format!("d/{number:04}/f");
+    tree::build(place.root(), (0..1200).map(|number| (path(number), file("before"))));
+    tree::build(place.root(), (0..1200).map(|number| (format!("e/{number:04}"), dir())));
+    let id = place.capture();
+    let then = place.look();
+    // More than are listed one by one.
+    tree::build(place.root(), [(".gitignore", file("/d/*\n/e/*\n"))]);
+    for number in [0, 600, 1100, 1199] {
+        fs::write(place.root().join(path(number)), "after").unwrap();
+    }
+    fs::remove_dir_all(place.root().join("d/0700")).unwrap();
+    fs::remove_dir_all(place.root().join("d/1150")).unwrap();
+    let now = place.look();
+    place.go_back(&id);
+    fingerprint::assert_same(&then, &place.look());
+    place.verify_clean();
+    assert_eq!(place.undo().left, []);
+    fingerprint::assert_same(&now, &place.look());
+    place.verify_clean();
+}
