@@ -332,7 +332,9 @@ fn present(open: &OpenWorkspace, held: &Held) -> Vec<Present> {
     let mut present: Vec<Present> = held.entries.iter().zip(&held.stats).map(one).collect();
     for mount in &mounts {
         let below: Vec<usize> = at_or_below(&present, mount, |it| &it.entry.path).collect();
-        below.into_iter().for_each(|index| present[index].is_mounted = true);
+        for index in below {
+            present[index].is_mounted = true;
+        }
     }
     present
 }
