@@ -382,7 +382,12 @@ fn finish(
     for (path, reason) in rules.skipped {
         monitor.notice(&Notice::IgnoreFileSkipped { path, reason });
     }
-    let in_force = [rules.digest, tree.settings.digest()].map(Digest::to_bytes).concat();
+    // Where a repository begins the rules of those above it end.
+    let mut in_force = [rules.digest, tree.settings.digest()].map(Digest::to_bytes).concat();
+    for repository in &nested_repositories {
+        in_force.extend_from_slice(repository.as_bytes());
+        in_force.push(0);
+    }
     let in_force = Digest::of(&in_force);
     // Lists that are made or obeyed are made of all paths and can concern any of them.
     if !tracked::is_as_known(&answers, &options.tracked, in_force) {

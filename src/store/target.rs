@@ -188,6 +188,7 @@ pub(super) fn force_in(
     merge(walked, revealed);
     // What cannot be held is in the list of observations, with the reason: the plan goes by that.
     walked.force(&forced, monitor)?;
+    walked.lift(&paths);
     paths.iter().try_for_each(|path| complete_listing(open, walked, path))
 }
 

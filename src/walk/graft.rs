@@ -107,12 +107,18 @@ impl Walked {
         }
         grafting.apply();
         self.unlisted = limit_omitted(&mut self.observations);
+        self.lift(paths);
+        Ok(outcomes)
+    }
+
+    /// Says that `paths` are in the list against the rules, so that the next walk judges them, and what
+    /// is below them, anew.
+    pub(crate) fn lift(&mut self, paths: &[RelPath]) {
         if let Some(rules) = &mut self.rules {
             rules.lifted.extend_from_slice(paths);
             rules.lifted.sort_unstable();
             rules.lifted.dedup();
         }
-        Ok(outcomes)
     }
 }
 

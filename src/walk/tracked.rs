@@ -267,21 +267,25 @@ enum Verdict {
 
 impl Exclusions<'_> {
     fn leave_out(&mut self, path: &RelPath) -> bool {
-        if let Ok(found) = position(self.observations, path) {
-            return match self.observations[found].what {
-                What::Omitted { reason: OmitReason::Ignored, .. } => true,
-                What::Omitted { reason: OmitReason::Excluded, .. } => {
-                    !is_version_control(path.name())
-                }
-                _ => false,
-            };
+        let seen = position(self.observations, path).ok().map(|at| &self.observations[at].what);
+        match seen {
+            Some(What::Omitted { reason: OmitReason::Ignored, .. }) => return true,
+            Some(What::Omitted { reason: OmitReason::Excluded, .. }) => {
+                return !is_version_control(path.name());
+            }
+            // What it is when its mount is gone, or it is smaller, the rules say.
+            Some(What::Omitted { .. }) | None => {}
+            Some(_) => return false,
         }
-        // Not there, or in a directory that was not entered.
+        // Not there, or in a directory that was not entered. It is not known what it will be: the place
+        // of a submodule that is not checked out is a directory's then.
         let Some(parent) = path.parent() else { return false };
         match self.directory(&parent) {
             Verdict::LeftOut => true,
             Verdict::Never => false,
-            Verdict::Held => self.verdict_of(&parent, path, false) == Verdict::LeftOut,
+            Verdict::Held => [false, true]
+                .into_iter()
+                .any(|is_dir| self.verdict_of(&parent, path, is_dir) == Verdict::LeftOut),
         }
     }
 

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use turnpoint::path::RelPath;
 use turnpoint::plan::SkipReason;
 use turnpoint::{Monitor, Phase, RestoreOptions, RestoreOutcome};
 
+use crate::model::truth::sql;
 use crate::place::Place;
 use crate::support::tree::{self, file};
 
@@ -148,4 +151,25 @@ fn files_below(directory: &Path) -> Vec<String> {
         }
     }
     texts
+}
+
+/// Directories that a restore looks into although rules leave them out are left out again afterwards.
+#[test]
+fn what_a_restore_revealed_is_left_out_of_the_next_capture() {
+    let place = Place::new();
+    let tree = [("app/build/o", file("1")), ("app/k", file("k")), ("s", file("s"))];
+    tree::build(place.root(), tree);
+    let first = place.capture();
+    tree::build(place.root(), [(".gitignore", file("build/\n")), ("s", file("s2"))]);
+    // So that what follows is not told from this by a stamp of the same tick.
+    std::thread::sleep(Duration::from_millis(150));
+    place.capture();
+    let mut options = RestoreOptions::default();
+    options.paths = ["s", "app"].map(|path| RelPath::new(path).unwrap()).to_vec();
+    assert_eq!(place.store().restore(place.root(), &first, &options, &()).unwrap().changed, 1);
+    for _ in 0..2 {
+        let id = place.capture();
+        let query = format!("SELECT path, reason FROM omitted WHERE seq = {}", id.seq);
+        assert_eq!(sql(place.store().root(), &query), ["app/build|ignored"]);
+    }
 }

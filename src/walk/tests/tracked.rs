@@ -338,3 +338,39 @@ fn what_a_hook_of_git_exports_changes_nothing() {
             .env("GIT_CEILING_DIRECTORIES", "/");
     });
 }
+
+#[test]
+fn a_submodule_that_was_not_there_when_git_was_asked_is_held_when_it_is() {
+    let upstream = Case::repository();
+    upstream.write("f", "content");
+    commit_all(&upstream.path);
+    let mut case = Case::repository();
+    let from = upstream.path.to_str().unwrap();
+    git(&case.path, &["submodule", "--quiet", "add", from, "dist"]);
+    commit_all(&case.path);
+    fs::remove_dir_all(case.path.join("dist")).unwrap();
+    case.write("n", "");
+    git(&case.path, &["add", "n"]);
+    let without = settled(&mut case);
+    assert!(without.find(&path("dist")).is_none());
+
+    git(&case.path, &["submodule", "--quiet", "update", "--init"]);
+    case.write("dist/new", "work");
+    let with = case.walk_on();
+    assert_eq!(what(&with, "dist/f"), &What::File);
+    assert_eq!(what(&with, "dist/new"), &What::File);
+}
+
+#[test]
+fn what_is_tracked_in_a_directory_that_stops_being_a_repository_is_held() {
+    let mut case = Case::repository();
+    case.write(".gitignore", "*.log\n").write("n/x.log", "");
+    git(&case.path, &["add", "-f", "n/x.log"]);
+    commit_all(&case.path);
+    git(&case.path.join("n"), &["init", "-q", "--template="]);
+    case.write("n/y", "");
+    git(&case.path.join("n"), &["add", "y"]);
+    settled(&mut case);
+    fs::remove_dir_all(case.path.join("n/.git")).unwrap();
+    assert_eq!(what(&case.walk_on(), "n/x.log"), &What::File);
+}
