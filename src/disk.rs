@@ -32,8 +32,8 @@ pub(crate) use names::{
     require_space, reserve, set_file_mode, touch,
 };
 pub(crate) use small::{
-    Created, append_line, append_line_soon, check_size, create_durably, make_private_dir,
-    read_small, remove_durably, replace_durably, set_aside, write_whole,
+    Created, append_line, append_line_soon, check_size, create_dir_with, create_durably,
+    make_private_dir, read_small, remove_durably, replace_durably, set_aside, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{

@@ -482,13 +482,10 @@ impl Workspaces {
     /// Writes the file of a new workspace. Its directory gets its name when the file is in it: a crash
     /// leaves no directory without one, which would have to be told from a lost file.
     fn create(&self, workspace: &Workspace) -> Result<()> {
-        let tmp = Dir::open(&self.layout.tmp())?;
-        let name = format!("workspace-{}", workspace.id);
-        let home = disk::make_private_dir(&self.layout.tmp().join(&name))?;
-        disk::replace_durably(&home, FILE.as_bytes(), &encode(workspace)?, &tmp)?;
         let all = Dir::open(&self.layout.workspaces())?;
-        tmp.rename_to(name.as_bytes(), &all, workspace.id.to_string().as_bytes())?;
-        all.sync()
+        let tmp = Dir::open(&self.layout.tmp())?;
+        let name = workspace.id.to_string();
+        disk::create_dir_with(&all, name.as_bytes(), FILE.as_bytes(), &encode(workspace)?, &tmp)
     }
 
     fn write(&self, workspace: &Workspace) -> Result<()> {

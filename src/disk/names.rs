@@ -109,7 +109,7 @@ pub(crate) fn touch(path: &Path) -> Result<()> {
 }
 
 /// Removes what `name` is, if it is older than a minute and nobody is writing it any more: the writer of
-/// a temporary file keeps it locked. Returns whether it went.
+/// a temporary file or directory keeps it locked. Returns whether it went.
 ///
 /// # Concurrency
 /// The file is unlinked while it is locked here. A writer that has just made it, and gets its lock
@@ -120,12 +120,15 @@ pub(crate) fn remove_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
     if age < limits::GRACE {
         return Ok(false);
     }
-    if stat.kind != FileKind::File {
-        return remove_tree(dir, name).map(|()| true);
+    if !matches!(stat.kind, FileKind::File | FileKind::Dir) {
+        return dir.try_unlink(name);
     }
     let Some(file) = dir.try_open_file(name)? else { return Ok(false) };
     if !try_flock(&file, LockKind::Exclusive, &dir.path_of(name))? || !leads_to(dir, name, &file)? {
         return Ok(false);
+    }
+    if stat.kind == FileKind::Dir {
+        return remove_tree(dir, name).map(|()| true);
     }
     dir.try_unlink(name)
 }

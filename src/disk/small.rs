@@ -13,6 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::disk::dir::{Dir, FileKind, Placed, file_stat, unusable};
 use crate::disk::lock::open_appending;
+use crate::disk::names::remove_tree;
 use crate::error::{Error, IoContext, Result};
 use crate::manifest::Mode;
 
@@ -115,23 +116,64 @@ struct Temp<'a> {
 /// Makes a temporary file under a name that no other has, and locks it for as long as it is open. One
 /// that was taken for abandoned before it was locked is made again.
 pub(super) fn create_temp(tmp: &Dir) -> Result<(File, Vec<u8>)> {
+    create_locked(tmp, |name| tmp.create_file(name).map(Some))
+}
+
+/// As [`create_temp`], a private directory.
+fn create_temp_dir(tmp: &Dir) -> Result<(File, Vec<u8>)> {
+    create_locked(tmp, |name| {
+        tmp.make_dir(name, Mode::from_st_mode(0o700))?;
+        tmp.try_open_file(name)
+    })
+}
+
+fn create_locked(
+    tmp: &Dir,
+    create: impl Fn(&[u8]) -> Result<Option<File>>,
+) -> Result<(File, Vec<u8>)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("write-{}-{number}", std::process::id()).into_bytes();
-        match tmp.create_file(&name) {
-            Ok(file) => {
+        match create(&name) {
+            Ok(Some(file)) => {
                 file.lock().at("lock", tmp.path_of(&name))?;
                 if leads_to(tmp, &name, &file)? {
                     return Ok((file, name));
                 }
             }
+            // It was gone before it was opened.
+            Ok(None) => {}
             // Of another process that has, or had, our process id.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Makes the directory `name` of `dir` with one file in it. It gets its name when the file is in it and
+/// durable: a crash leaves no directory without.
+///
+/// # Errors
+/// [`Error::Io`], also where the name is taken.
+pub(crate) fn create_dir_with(
+    dir: &Dir,
+    name: &[u8],
+    file: &[u8],
+    bytes: &[u8],
+    tmp: &Dir,
+) -> Result<()> {
+    let (_locked, temporary) = create_temp_dir(tmp)?;
+    let filled = tmp.open_child(&temporary).and_then(|made| {
+        replace_durably(&made, file, bytes, tmp)?;
+        tmp.rename_to(&temporary, dir, name)
+    });
+    if let Err(error) = filled {
+        drop(remove_tree(tmp, &temporary));
+        return Err(error);
+    }
+    dir.sync()
 }
 
 /// Whether a name leads to a file that is open.

@@ -664,6 +664,12 @@ fn a_temporary_file_goes_only_when_it_is_old_and_nobody_writes_it() {
     for name in ["young", "written", "left"] {
         fs::write(place.path().join(name), name).unwrap();
     }
+    for name in ["made", "empty"] {
+        fs::create_dir(place.path().join(name)).unwrap();
+        tmp.set_mtime(name.as_bytes(), old).unwrap();
+    }
+    let made = File::open(place.path().join("made")).unwrap();
+    made.lock().unwrap();
     let written = File::open(place.path().join("written")).unwrap();
     written.lock().unwrap();
     tmp.set_mtime(b"written", old).unwrap();
@@ -671,6 +677,8 @@ fn a_temporary_file_goes_only_when_it_is_old_and_nobody_writes_it() {
     let removed = |name: &str| remove_abandoned(&tmp, name.as_bytes()).unwrap();
     assert_eq!(["young", "written", "left", "nowhere"].map(removed), [false, false, true, false]);
     assert!(place.path().join("written").exists() && !place.path().join("left").exists());
+    assert_eq!(["made", "empty"].map(removed), [false, true]);
+    assert!(place.path().join("made").exists() && !place.path().join("empty").exists());
 }
 
 #[test]

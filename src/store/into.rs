@@ -43,7 +43,10 @@ impl Store {
         let _operation = match &access {
             None => None,
             Some(access) => {
-                let protect = |_: &WriteTx<'_>| Ok((Some(manifest.id.clone()), ()));
+                // One without a row, because its pin cannot be understood, no prune can drop, and no
+                // sweep deletes anything beside it.
+                let protect =
+                    |tx: &WriteTx<'_>| Ok((tx.checkpoint(&manifest.id)?.map(|row| row.id), ()));
                 let begun = adopt_own(access, &manifest.id.session).and_then(|()| {
                     Operation::begin(access, OperationKind::Restore, None, protect).map(Some)
                 });

@@ -54,10 +54,15 @@ pub(super) fn load_target(
     })?;
     let id = CheckpointId { session, seq: id.seq };
     let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&id))?;
-    if row.is_some_and(|row| row.is_pruning()) {
+    if row.as_ref().is_some_and(crate::checkpoint::CheckpointRow::is_pruning) {
         return Err(Error::Pruned { checkpoint: id });
     }
     let (manifest, digest) = access.sessions.require(&id)?;
+    if row.is_none() {
+        // A pin that cannot be understood keeps a manifest from being counted, and so from being
+        // protected while it is restored.
+        access.sessions.read_pin(&id)?;
+    }
     if manifest.workspace != open.workspace.id {
         return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
     }

@@ -644,3 +644,20 @@ fn a_workspace_that_nobody_remembers_is_put_away() {
     assert_eq!(names(), before);
     assert_eq!(findings(&program), []);
 }
+
+#[test]
+fn a_checkpoint_whose_pin_cannot_be_understood_is_damaged_and_not_unknown() {
+    let program = captured();
+    let listed = program.run(["list", "--json"]).ok().json();
+    let session = listed["checkpoints"][0]["session"].as_str().unwrap().to_owned();
+    program.run(["pin", &session, "0"]).ok();
+    let pin = program.store().join(&session).join("0.pin");
+    fs::write(&pin, GARBAGE).unwrap();
+    program.run(["doctor", "--rebuild"]).exits(4);
+    let id = format!("{session}:0");
+    let refused = program.run(["restore", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("0.pin"), "{}", refused.stderr);
+    let into = program.root().join("into");
+    program.run(["restore", &id, "--into", into.to_str().unwrap()]).ok();
+    assert_eq!(fs::read(into.join("a.txt")).unwrap(), b"one");
+}
