@@ -316,6 +316,8 @@ fn open(
         start_ns: disk::coarse_now_ns(),
         settings: settings.clone(),
         stores: options.stores.clone(),
+        // Where the kernel does not say, device numbers do for most.
+        mounts: disk::mounts_below(root_path).unwrap_or_default().into_iter().collect(),
         prefix,
         root_rules,
         rule_files,

@@ -3,7 +3,7 @@
 //! Everything here goes through directory handles opened beneath the root. Nothing is followed,
 //! and nothing is opened but directories, ignore files and `format.json`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -105,6 +105,8 @@ pub(super) struct Tree {
     pub(super) start_ns: i64,
     pub(super) settings: ScopeSettings,
     pub(super) stores: Vec<InodeId>,
+    /// Where something is mounted, as far as the kernel says.
+    pub(super) mounts: HashSet<RelPath>,
     /// The path of the workspace in its repository, with a slash at the end; empty where it is the
     /// top. Bases of rules count from there.
     pub(super) prefix: Vec<u8>,
@@ -418,7 +420,7 @@ impl Tree {
         if let Some(reason) = self.reason_by_name(parent, name) {
             return Some(reason);
         }
-        if self.is_mount(dir, name, stat) {
+        if self.is_mount(dir, path, stat) {
             return Some(OmitReason::Mount);
         }
         if policy == Policy::Scope {
@@ -443,16 +445,23 @@ impl Tree {
         }
     }
 
-    /// Whether something else is mounted at `name`. Directories are on another device then. So may
-    /// files be that are not mounts, where layers of an overlay lie on several file systems: of
-    /// those the kernel is asked.
-    fn is_mount(&self, dir: &Dir, name: &[u8], stat: &FileStat) -> bool {
-        if self.settings.cross_mounts || stat.dev == self.root_stat.dev {
+    /// Whether something else is mounted at `path`, in the directory `dir`. The kernel has a list; what
+    /// came after it was read is on another device. So may files be that are not mounts, where layers
+    /// of an overlay lie on several file systems: of those the kernel is asked.
+    fn is_mount(&self, dir: &Dir, path: &RelPath, stat: &FileStat) -> bool {
+        if self.settings.cross_mounts {
+            return false;
+        }
+        if self.mounts.contains(path) {
+            return true;
+        }
+        if stat.dev == self.root_stat.dev {
             return false;
         }
         if stat.kind == FileKind::Dir {
             return true;
         }
+        let name = path.name();
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let asked = rustix::fs::statx(dir, name, flags, StatxFlags::empty());
         asked.map_or(true, |answer| {

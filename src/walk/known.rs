@@ -400,6 +400,7 @@ fn look(
     }
     let (dir, stat) = tree.open(path).ok()??;
     let is_in_place = stat.dev == tree.root_stat.dev
+        && !tree.mounts.contains(path)
         && !tree.stores.contains(&InodeId { dev: stat.dev, ino: stat.ino });
     if !is_in_place || Stamps::of(&stat) != known.stamps {
         return None;
@@ -436,7 +437,7 @@ fn look(
         }
         let still = |now: &FileStat| {
             let is_same_inode = now.ino == child.stamps.inode && now.dev == tree.root_stat.dev;
-            (is_same_inode && !rules.lifts(path))
+            (is_same_inode && !rules.lifts(path) && !tree.mounts.contains(path))
                 .then(|| judge(tree, &child.entry.kind, now))
                 .flatten()
         };

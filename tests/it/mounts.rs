@@ -9,6 +9,7 @@ use std::process::Command;
 use turnpoint::plan::SkipReason;
 use turnpoint::{Monitor, Phase, RestoreOptions};
 
+use crate::model::truth::sql;
 use crate::place::{Place, skips};
 use crate::support::fingerprint;
 use crate::support::tree::{self, dir, file, link};
@@ -73,6 +74,12 @@ fn what_is_mounted_from_the_same_file_system_is_not_changed() {
         Mount::bind(&place.home().join("one"), &root.join("one")),
     ];
     let before = fingerprint::with_stamps(&outside);
+    // Neither of the two captures lists what is mounted: one knows the directory, one does not.
+    for _ in 0..2 {
+        let seq = place.capture().seq;
+        let query = format!("SELECT path, reason FROM omitted WHERE seq = {seq} ORDER BY path");
+        assert_eq!(sql(place.store().root(), &query), ["m|mount", "one|mount"]);
+    }
     let outcome = place.restore(&id);
     assert_eq!(fs::read(root.join("a")).unwrap(), b"first");
     fingerprint::assert_same(&before, &fingerprint::with_stamps(&outside));
