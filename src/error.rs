@@ -117,7 +117,12 @@ pub enum Error {
 
     /// This workspace has no checkpoint, or none in the session that was named, or not so many.
     #[error(
-        "there is no checkpoint of {}{}",
+        "there {} of {}{}",
+        match existing {
+            0 => "is no checkpoint".to_owned(),
+            1 => "is only 1 checkpoint".to_owned(),
+            count => format!("are only {count} checkpoints"),
+        },
         workspace.display(),
         session.as_ref().map(|session| format!(" in session `{session}`")).unwrap_or_default()
     )]
@@ -126,6 +131,8 @@ pub enum Error {
         workspace: PathBuf,
         /// The session, where one was named.
         session: Option<SessionName>,
+        /// How many there are, fewer than were counted back.
+        existing: usize,
     },
 
     /// The session exists, the number does not.
@@ -192,7 +199,7 @@ pub enum Error {
     },
 
     /// `/`, the home directory or what contains it: not captured unless forced.
-    #[error("{} is {what}, which is hardly one workspace", path.display())]
+    #[error("{} is {what}, which is hardly a workspace", path.display())]
     WorkspaceTooWide {
         /// The directory.
         path: PathBuf,
@@ -527,6 +534,9 @@ impl Error {
             Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
                 format!("these exist: {}", listed(nearest))
             }
+            Self::NoCheckpoint { existing: 1.., .. } => {
+                "`turnpoint list` shows them; `latest~1` is the one before the newest".to_owned()
+            }
             Self::NoCheckpoint { session: None, .. } => {
                 "`turnpoint list` shows what there is; `turnpoint capture` makes the first".to_owned()
             }
@@ -540,7 +550,7 @@ impl Error {
                 "use letters, digits, `-` and `_`, for example the agent's session id".to_owned()
             }
             Self::WorkspaceTooWide { .. } => {
-                "name a directory below it with -C, or add --force if you mean it".to_owned()
+                "name another directory with -C, or add --force if you mean it".to_owned()
             }
             Self::WorkspaceAmbiguous { by_path, by_inode, .. } => {
                 format!("say which one with --workspace {by_path} or --workspace {by_inode}")

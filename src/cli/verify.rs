@@ -99,7 +99,7 @@ fn tell(report: &VerifyReport, read_data: bool, context: &mut Context) -> io::Re
             printer.prose(if read_data {
                 "everything is there, and every byte is as it was stored"
             } else {
-                "everything is there with the right length; --read-data compares every byte"
+                "everything is there with the right length; `turnpoint verify --read-data` compares every byte"
             })?;
         }
         printer.flush()?;
@@ -134,6 +134,6 @@ fn tell_findings(findings: &[Finding], style: Style) {
     style.complain(
         Kind::Hint,
         "a capture of files that still have lost content heals it; `turnpoint doctor --rebuild` \
-         builds a damaged index anew; nothing is deleted while manifests or pages cannot be read",
+         builds a damaged index anew; nothing is deleted that a damaged manifest or page may name",
     );
 }

@@ -541,20 +541,25 @@ impl Store {
             let session = self.reading(session, monitor)?.session(session)?;
             listing.items.retain(|item| item.id().session == session);
         }
-        let no_checkpoint =
-            || Error::NoCheckpoint { workspace: path.to_owned(), session: spec.session.clone() };
+        let no_checkpoint = |existing| Error::NoCheckpoint {
+            workspace: path.to_owned(),
+            session: spec.session.clone(),
+            existing,
+        };
         let plain: Vec<&CheckpointSummary> =
             listing.checkpoints().filter(|summary| summary.trigger != "pre-restore").collect();
         let session = match plain.last() {
             Some(summary) => summary.id.session.clone(),
-            None => listing.checkpoints().last().ok_or_else(no_checkpoint)?.id.session.clone(),
+            None => {
+                listing.checkpoints().last().ok_or_else(|| no_checkpoint(0))?.id.session.clone()
+            }
         };
         match spec.which {
             Which::Seq(seq) => Ok(CheckpointId { session, seq }),
             Which::Latest { back } => {
                 let back = usize::try_from(back).unwrap_or(usize::MAX);
                 let found = plain.iter().rev().nth(back);
-                found.map(|summary| summary.id.clone()).ok_or_else(no_checkpoint)
+                found.map(|summary| summary.id.clone()).ok_or_else(|| no_checkpoint(plain.len()))
             }
         }
     }

@@ -105,6 +105,14 @@ fn a_checkpoint_of_another_workspace_is_refused_where_it_exists() {
 }
 
 #[test]
+fn counting_back_further_than_there_are_checkpoints_says_how_many_there_are() {
+    let program = captured();
+    let run = program.run(["show", "latest~9"]).exits(2);
+    assert!(run.stderr.contains("there is only 1 checkpoint of"), "{}", run.stderr);
+    assert!(!run.stderr.contains("makes the first"), "{}", run.stderr);
+}
+
+#[test]
 fn a_checkpoint_is_written_only_into_an_empty_directory() {
     let program = captured();
     let run = program.run(["restore", "s", "0", "--into", "src"]).exits(3);
@@ -119,6 +127,12 @@ fn directories_that_are_hardly_one_workspace_are_refused() {
     let run = program.run(["capture", "-C", home.to_str().unwrap()]).exits(3);
     assert!(run.stderr.contains("is the home directory"), "{}", run.stderr);
     program.run(["capture", "-C", home.to_str().unwrap(), "--force"]).ok();
+    program.git(["init", "-q"]);
+    let git = program.workspace().join(".git");
+    for inside in [git.clone(), git.join("refs")] {
+        let run = program.run(["capture", "-C", inside.to_str().unwrap()]).exits(3);
+        assert!(run.stderr.contains("is a version-control directory"), "{}", run.stderr);
+    }
 }
 
 #[test]
