@@ -10,10 +10,13 @@ use std::str::FromStr;
 use crate::hash::Digest;
 use crate::limits;
 
-/// Names of version-control data and of turnpoint's own: never entered, never held, never touched by
-/// a restore, whether file or directory. Not configurable. Compared without the case of ASCII
-/// letters, because on a file system that folds case `.GIT` is the repository too.
-const VERSION_CONTROL: [&str; 7] = [".git", ".hg", ".svn", ".jj", ".sl", ".turnpoint", ".vak"];
+/// Names of version-control data: never entered, never held, never touched by a restore, whether file
+/// or directory. Not configurable. Compared without the case of ASCII letters, because on a file
+/// system that folds case `.GIT` is the repository too.
+const REPOSITORIES: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".sl"];
+
+/// Names of turnpoint's own, of which the same is true; but a workspace may lie below one.
+const OWN: [&str; 2] = [".turnpoint", ".vak"];
 
 /// Directories that hold what a build can make again.
 const EXCLUDED_DIRECTORIES: [&str; 3] = ["target", "node_modules", "dist"];
@@ -116,8 +119,16 @@ const SECRETS: &[&str] = &[
 /// Whether `name` is version-control data or turnpoint's own.
 pub fn is_version_control(name: &[u8]) -> bool {
     // Asked for every name of a walk: most do not begin with a dot.
-    name.first() == Some(&b'.')
-        && VERSION_CONTROL.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    name.first() == Some(&b'.') && (is_repository(name) || is_one_of(&OWN, name))
+}
+
+/// Whether `name` is version-control data, and not turnpoint's own.
+pub(crate) fn is_repository(name: &[u8]) -> bool {
+    is_one_of(&REPOSITORIES, name)
+}
+
+fn is_one_of(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// What a capture holds and what it leaves out.

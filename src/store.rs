@@ -37,6 +37,7 @@ use crate::limits;
 use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
 use crate::sessions::{Found, Sessions};
+use crate::settings;
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
 use crate::workspaces::{Workspace, Workspaces};
 
@@ -547,12 +548,9 @@ fn refuse_inside_store(layout: &Layout, path: &Path) -> Result<()> {
 /// Refuses what is hardly a workspace: the root of the file system, the home directory, what contains
 /// it, and a version-control directory, which is not to be written into.
 fn refuse_too_wide(path: &Path, home: Option<&Path>) -> Result<()> {
-    let is_version_control = |name: &std::ffi::OsStr| {
-        [".git", ".hg", ".svn", ".jj", ".sl"].iter().any(|own| name == *own)
-    };
     let what = if path.parent().is_none() {
         "the root of the file system"
-    } else if path.iter().any(is_version_control) {
+    } else if path.iter().any(|name| settings::is_repository(name.as_encoded_bytes())) {
         "a version-control directory, or in one"
     } else {
         match home.and_then(|home| disk::real_path(home).ok()) {

@@ -364,8 +364,9 @@ pub(crate) struct PruneArguments {
 
 /// Drop old checkpoints and free the space that they took
 ///
-/// Removes the content that no checkpoint needs any more. Content that lost its last checkpoint less than a minute ago stays until the next time. While
-/// something in the store cannot be understood nothing is deleted, and that is named.
+/// Removes the content that no checkpoint needs any more. Content that lost its last checkpoint less
+/// than a minute ago stays until the next time. While something in the store cannot be understood
+/// that may name content nothing is deleted, and that is named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  turnpoint gc --dry-run\n  turnpoint gc")]
 pub(crate) struct GcArguments {

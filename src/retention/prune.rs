@@ -216,11 +216,10 @@ pub(crate) fn drop_missing(access: &Access, ids: &[CheckpointId]) -> Result<Vec<
     Ok(marked)
 }
 
-/// Finishes what an interrupted prune has marked.
-pub(crate) fn finish_pruning(access: &Access) -> Result<Vec<CheckpointId>> {
+/// Finishes what a capture or an interrupted prune has marked.
+pub(crate) fn finish_pruning(access: &Access) -> Result<()> {
     let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
-    drop_marked(access, &marked)?;
-    Ok(marked)
+    drop_marked(access, &marked)
 }
 
 fn drop_marked(access: &Access, marked: &[CheckpointId]) -> Result<()> {

@@ -32,9 +32,6 @@ use crate::walk::{Detail, InodeId, Observed, What, graft, locked};
 const CHANGED_ONE_IN: usize = 8;
 const CHANGED_FEW: usize = 32;
 
-/// The granularity of stamps that are in whole seconds; of FAT's it is two.
-const WHOLE_SECONDS_NS: i64 = 2_000_000_000;
-
 /// What the file system says about a file that changes when its content does, and about a directory
 /// that changes when its names do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,8 +64,11 @@ impl Stamps {
         let changed_ns =
             if self.mtime_ns > start_ns { self.ctime_ns } else { self.ctime_ns.max(self.mtime_ns) };
         let is_whole = changed_ns % 1_000_000_000 == 0;
-        let granularity_ns =
-            if is_whole { granularity_ns.max(WHOLE_SECONDS_NS) } else { granularity_ns };
+        let coarse_ns = i64::try_from(limits::STAMP_GRANULARITY_UNKNOWN.as_nanos());
+        let granularity_ns = match coarse_ns {
+            Ok(coarse_ns) if is_whole => granularity_ns.max(coarse_ns),
+            _ => granularity_ns,
+        };
         changed_ns >= start_ns.saturating_sub(granularity_ns)
     }
 }
