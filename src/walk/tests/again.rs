@@ -104,3 +104,27 @@ fn what_is_moved_past_a_walk_anew_is_seen() {
         }
     });
 }
+
+#[test]
+fn an_ignore_file_that_comes_during_a_walk_is_obeyed_by_the_next() {
+    let mut came = 0;
+    for at in 1..=DIRECTORIES {
+        let case = case();
+        case.write("d05/sub/a.o", "").write("d05/b.o", "").write("d11/rules", "*.o\n");
+        let before = known(&case.walk_once("", None).unwrap(), None);
+        let monitor = MoveAt {
+            left: AtomicUsize::new(at),
+            from: case.path.join("d11/rules"),
+            to: case.path.join("d05/.gitignore"),
+        };
+        // Where the walk met it on its way it is of no use.
+        let walked = case.walk_watched(Some(&before), Detail::All, &monitor);
+        let anew = lines(&case.walk_once("", None).unwrap());
+        assert!(anew.contains(&"ignored d05/sub/a.o".to_owned()), "{anew:?}");
+        let Some(walked) = walked else { continue };
+        came += 1;
+        let next = case.walk_once("", Some(&known(&walked, None)));
+        assert_eq!(next.as_ref().map_or(anew.clone(), lines), anew, "{at}");
+    }
+    assert!(came > 0, "it was always met on the way");
+}
