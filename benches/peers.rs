@@ -12,8 +12,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its results")]
 #![allow(clippy::unwrap_used, reason = "the fingerprint is shared with the tests")]
 
+#[path = "peers/backup.rs"]
+mod backup;
 #[path = "peers/contest.rs"]
 mod contest;
+#[path = "peers/copies.rs"]
+mod copies;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/support/corpus.rs"]
 mod corpus;
@@ -22,6 +26,8 @@ mod corpus;
 mod fingerprint;
 #[path = "peers/git.rs"]
 mod git;
+#[path = "peers/jj.rs"]
+mod jj;
 #[path = "peers/operation.rs"]
 mod operation;
 #[path = "peers/patch.rs"]
@@ -48,8 +54,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use backup::{Restic, Rustic};
 use contest::{Contest, Contestant, mega};
+use copies::{Copy, Rsync};
 use git::{Git, Style};
+use jj::Jj;
 use peer::Peer;
 use settings::{Settings, USAGE};
 use surroundings::FileSystem;
@@ -97,9 +106,14 @@ fn all_peers(settings: &Settings) -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(Turnpoint::new(settings.program.clone())),
         Box::new(Git(Style::Shadow)),
+        Box::new(Jj),
         Box::new(Walk),
         Box::new(Git(Style::Tuned)),
         Box::new(Git(Style::Ghost)),
+        Box::new(Copy),
+        Box::new(Restic),
+        Box::new(Rustic),
+        Box::new(Rsync),
     ]
 }
 

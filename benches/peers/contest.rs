@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
 use crate::Outcome;
 use crate::corpus::{Corpus, Edit, Kind, Random, Shape};
+use crate::fingerprint::{self, Fingerprint};
 use crate::operation::Operation;
 use crate::peer::{Ability, Pace, Peer, Site, Task};
 use crate::process::{measure, succeed};
@@ -51,11 +52,20 @@ impl Contestant {
     }
 
     pub(crate) fn tree(&self) -> PathBuf {
-        if self.peer.needs_own_tree() {
+        if self.peer.directory_in_tree().is_some() {
             self.place.join(format!("tree-of-{}", self.name()))
         } else {
             self.place.join("tree")
         }
+    }
+
+    /// What is in `root` besides what the peer has put there.
+    pub(crate) fn fingerprint(&self, root: &Path) -> Fingerprint {
+        let mut found = fingerprint::of(root);
+        if let Some(own) = self.peer.directory_in_tree() {
+            found.retain(|path, _| !path.starts_with(own));
+        }
+        found
     }
 
     /// Makes and selects an empty store.
@@ -144,7 +154,7 @@ impl<'a> Contest<'a> {
     ) -> Outcome<Self> {
         let shape = Shape { seed: settings.seed, ..Shape::of(settings.files) };
         let mut trees = vec![Corpus::generate(&place.join("tree"), shape)?];
-        for contestant in contestants.iter().filter(|one| one.peer.needs_own_tree()) {
+        for contestant in contestants.iter().filter(|one| one.peer.directory_in_tree().is_some()) {
             let mut copy = trees[0].clone();
             copy.root = contestant.tree();
             let mut command = Command::new("cp");

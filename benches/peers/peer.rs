@@ -68,9 +68,9 @@ pub(crate) trait Peer {
         Pace::Every
     }
 
-    /// Whether it puts something into the tree, which others must not see: it gets a copy.
-    fn needs_own_tree(&self) -> bool {
-        false
+    /// What it puts into the tree, which others must not see: it gets a copy.
+    fn directory_in_tree(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether it leaves out what the ignore files name; else it holds more than the others.

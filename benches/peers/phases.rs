@@ -356,10 +356,7 @@ fn take_back(
 
 /// Nothing else was touched.
 fn check_tree(contestant: &Contestant, expected: &Fingerprint) -> Outcome<()> {
-    let mut tree = fingerprint::of(&contestant.tree());
-    if contestant.peer.needs_own_tree() {
-        tree.retain(|path, _| expected.contains_key(path));
-    }
+    let tree = contestant.fingerprint(&contestant.tree());
     agree(contestant, expected, &tree)
 }
 
@@ -408,7 +405,7 @@ fn listed(corpus: &Corpus) -> Fingerprint {
 
 /// Every file and link is there again, with its content and mode, and no other.
 fn check_restored(contestant: &Contestant, expected: &Fingerprint, out: &Path) -> Outcome<()> {
-    let mut restored = fingerprint::of(out);
+    let mut restored = contestant.fingerprint(out);
     restored.retain(|_, node| node.kind != fingerprint::Kind::Dir);
     if !contestant.peer.obeys_ignore_files() {
         restored.retain(|path, _| expected.contains_key(path));

@@ -11,7 +11,8 @@ peers [--quick | --full] [--peers A,B] [--operations A,B] [--dir DIR] [--program
 
   --quick         10,000 files; git, the bare walk and turnpoint: under three minutes
   --full          100,000 files and every peer: under forty minutes
-  --peers         these alone: turnpoint, git, walk, git-tuned, git-ghost
+  --peers         these alone: turnpoint, git, jj, walk, git-tuned, git-ghost, cp, restic,
+                  rustic, rsync
   --operations    these alone: first, unchanged, void, edited, hinted, paths, whole, into, list,
                   diff, gc, size, growth, size-gc, growth-gc, written, peak-first, peak
   --dir           where to work: on the file system to be measured (where temporary files go)

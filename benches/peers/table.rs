@@ -51,13 +51,13 @@ impl Column<'_> {
         }
     }
 
-    /// `ours` divided by this one, both of the rounds that this one took part in.
+    /// `ours` divided by this one, both of the rounds that this one took part in. Means are of all
+    /// rounds: a step in the first one would stand for all that few took part in.
     fn ratio(&self, ours: &Column<'_>, operation: Operation) -> String {
         let figures = self.figures(operation);
-        let same_rounds = ours
-            .figures(operation)
-            .iter()
-            .filter(|(round, _)| figures.iter().any(|(other, _)| other == round));
+        let takes_part =
+            |round: usize| operation.is_mean() || figures.iter().any(|&(other, _)| other == round);
+        let same_rounds = ours.figures(operation).iter().filter(|&&(round, _)| takes_part(round));
         let ours = middle(operation, same_rounds.map(|&(_, figure)| figure));
         let theirs = middle(operation, figures.iter().map(|&(_, figure)| figure));
         match (ours, theirs) {
@@ -84,7 +84,8 @@ pub(crate) fn print(columns: &[Column<'_>], settings: &Settings) {
     println!(
         "\nMedian (least - most), n = counted runs. `of X` is turnpoint's median divided by X's, of\n\
          the rounds that X took part in. `missing`: this version, or this machine, does not have\n\
-         it; `-`: there is no such thing. Stores are counted in whole blocks. Growth after gc is\n\
+         it; `-`: there is no such thing. The slow list what they have. restic, rustic, rsync and cp\n\
+         hold ignored files too. Stores are counted in whole blocks. Growth that gc leaves is\n\
          what a store with turns has more than one with the first capture alone, both collected, by\n\
          the captures that it keeps: git and git-tuned keep all, since they are a chain. Peak memory\n\
          is that of the largest process, by GNU time. Written is the kernel's account of bytes\n\
