@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -88,6 +89,12 @@ impl Contestant {
         let number = self.next_number(store);
         let task = Task::Hinted { number, session: SESSION, changed };
         self.peer.command(&self.site(store), &task)
+    }
+
+    /// Whether this version cannot be told what has changed, and a later one can.
+    pub(crate) fn lacks_hints(&self, store: usize, changed: &Path) -> bool {
+        let task = Task::Hinted { number: 0, session: SESSION, changed };
+        matches!(self.peer.command(&self.site(store), &task), Ability::Missing)
     }
 
     fn next_number(&mut self, store: usize) -> usize {
@@ -195,6 +202,19 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
+    /// In every tree.
+    pub(crate) fn remove_empty_directories(&self) -> Outcome<()> {
+        for tree in &self.trees {
+            for name in fs::read_dir(&tree.root)? {
+                let name = name?;
+                if name.file_type()?.is_dir() {
+                    remove_if_empty(&name.path())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The contestants of `round` in a new order.
     pub(crate) fn shuffled(&mut self, round: usize) -> Vec<&mut Contestant> {
         self.random.shuffle(&mut self.contestants);
@@ -248,6 +268,19 @@ fn touch_below(directory: &Path) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// Removes what holds nothing but empty directories. Says whether it did.
+fn remove_if_empty(directory: &Path) -> io::Result<bool> {
+    let mut is_empty = true;
+    for name in fs::read_dir(directory)? {
+        let name = name?;
+        is_empty &= name.file_type()?.is_dir() && remove_if_empty(&name.path())?;
+    }
+    if is_empty {
+        fs::remove_dir(directory)?;
+    }
+    Ok(is_empty)
 }
 
 /// Hands everything that was written to the disk, so that the next to be timed does not pay for it.

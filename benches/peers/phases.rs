@@ -212,12 +212,18 @@ fn time_captures(contest: &mut Contest<'_>, operation: Operation, round: usize) 
 }
 
 /// A turn of which each is told what has changed, who can be; the others capture as always. The
-/// slow cannot be told, and are not asked again.
+/// slow cannot be told, and are not asked again. Nothing is done where turnpoint cannot be told.
 fn hinted(contest: &mut Contest<'_>, round: usize) -> Outcome<()> {
+    let changed = contest.place.join("changed");
+    for contestant in &mut contest.contestants {
+        if contestant.lacks_hints(STORE, &changed) {
+            contestant.missing.insert(Operation::Hinted);
+            return Ok(());
+        }
+    }
     thread::sleep(SETTLED);
     contest.capture_all(STORE, contest.settings.slow_rounds + 1)?;
     let edits = contest.edit(contest.settings.edits, AGENT)?;
-    let changed = contest.place.join("changed");
     fs::write(&changed, changed_paths(&edits))?;
     for contestant in contest.shuffled(round) {
         if contestant.peer.pace() == Pace::Every {
@@ -303,6 +309,9 @@ fn back(contest: &mut Contest<'_>) -> Outcome<()> {
             if !settings.wants(operation) {
                 continue;
             }
+            // git would take them for something to clean, and the others then for something to
+            // bring back.
+            contest.remove_empty_directories()?;
             let from = newest_of_each(contest, round)?;
             let corpus = contest.corpus().clone();
             let patch = match operation {
@@ -312,7 +321,11 @@ fn back(contest: &mut Contest<'_>) -> Outcome<()> {
                 _ => Patch::mix(&corpus, &mut contest.random, settings.edits)?,
             };
             // Reading everything takes long: once.
-            let whole = (round == 1).then(|| fingerprint::of(&corpus.root));
+            let whole = (round == 1).then(|| {
+                let mut whole = fingerprint::of(&corpus.root);
+                whole.retain(|_, node| node.kind != fingerprint::Kind::Dir);
+                whole
+            });
             for contestant in contest.shuffled(round) {
                 if let Some(from) = find(&from, contestant.name()) {
                     take_back(contestant, operation, round, from, &patch)?;
@@ -354,9 +367,10 @@ fn take_back(
     Ok(())
 }
 
-/// Nothing else was touched.
+/// Nothing else was touched. Directories are not compared: git knows of none.
 fn check_tree(contestant: &Contestant, expected: &Fingerprint) -> Outcome<()> {
-    let tree = contestant.fingerprint(&contestant.tree());
+    let mut tree = contestant.fingerprint(&contestant.tree());
+    tree.retain(|_, node| node.kind != fingerprint::Kind::Dir);
     agree(contestant, expected, &tree)
 }
 

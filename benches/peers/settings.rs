@@ -18,9 +18,9 @@ peers [--quick | --full] [--peers A,B] [--operations A,B] [--dir DIR] [--program
   --dir           where to work: on the file system to be measured (where temporary files go)
   --program       the turnpoint to run (the one that was built with this bench)
   --files         size of the tree (10,000)
-  --rounds        counted rounds (9; 7 with --full)
+  --rounds        counted rounds (7)
   --slow-rounds   how many of them the slow peers take part in (2)
-  --first-rounds  counted rounds of what writes a whole tree (3; 2 with --full)
+  --first-rounds  counted rounds of what writes a whole tree (2)
   --edits         how many files a turn changes (10)
   --seed          of the tree, the edits and the order of the peers (1)
   --keep          leave everything there at the end";
@@ -48,9 +48,9 @@ impl Settings {
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Outcome<Option<Self>> {
         let mut settings = Self {
             files: 10_000,
-            rounds: 9,
+            rounds: 7,
             slow_rounds: 2,
-            first_rounds: 3,
+            first_rounds: 2,
             edits: 10,
             seed: 1,
             dir: std::env::temp_dir(),
@@ -65,9 +65,7 @@ impl Settings {
                 // What cargo itself adds.
                 "--bench" => {}
                 "--quick" => settings.peers = Some(QUICK.iter().map(ToString::to_string).collect()),
-                "--full" => {
-                    (settings.files, settings.rounds, settings.first_rounds) = (100_000, 7, 2);
-                }
+                "--full" => settings.files = 100_000,
                 "--peers" => {
                     settings.peers = Some(value()?.split(',').map(str::to_owned).collect());
                 }
