@@ -1,37 +1,44 @@
 //! Content-addressed blobs: file contents and pages by their BLAKE3.
 //!
-//! A blob is the file `blobs/<2 hex>/<64 hex>`: one standard zstd frame that declares the size of its
-//! content and ends with a checksum, readable with `zstd -dc`. It is written under `tmp/`, checked,
-//! made durable and only then given its name, so a name never leads to half a blob, and a name once
-//! given is only ever replaced by the same content. What is read is compared with its name: a damaged
-//! blob is an error and never served.
+//! A blob is one standard zstd frame that declares the size of its content and ends with a checksum,
+//! readable with `zstd -dc`. It is the file `blobs/<2 hex>/<64 hex>` (*loose*), or lies with many others
+//! in a file of `packs/`, or both. It is written under `tmp/`, checked, made durable and only then given
+//! its name, so a name never leads to half a blob, and a name once given is only ever replaced by the
+//! same content. What is read is compared with its name: a damaged blob is an error and never served.
 //!
 //! This module decides nothing about what is kept: who may remove a blob, and when, is known to the
 //! index. It must be told that a blob is needed (a pin, committed) *before* it is asked whether the
 //! blob is there; in that order no sweep can take the blob away between the two.
 
 mod frame;
+mod pack;
+mod packs;
+mod salvage;
 mod staging;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
 use crate::blobs::frame::DecodeError;
-use crate::disk::{Dir, FileKind, FileStat, file_stat, make_private_dir};
-use crate::error::{Error, IoContext, Result};
+use crate::blobs::pack::Section;
+use crate::blobs::packs::Packs;
+use crate::disk::{self, Dir, FileKind, FileStat, file_stat, make_private_dir};
+use crate::error::{BadFile, Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
-use crate::id::OperationId;
-use crate::limits;
+use crate::id::{OperationId, PackId};
+use crate::limits::{self, Packing};
 use crate::manifest::PageSource;
 use crate::path::RelPath;
 
+pub(crate) use pack::{Frame, Pack};
+pub(crate) use packs::PackList;
 #[cfg(test)]
 pub(crate) use staging::Published;
 pub(crate) use staging::{PutOutcome, Staging};
@@ -54,7 +61,7 @@ pub(crate) enum Presence {
     },
 }
 
-/// A blob's file as a listing shows it: the name is that of a blob, the content was not looked at.
+/// A loose blob's file as a listing shows it: the name is that of a blob, the content was not looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Loose {
     pub(crate) hash: BlobHash,
@@ -80,6 +87,12 @@ pub(crate) enum CopyError {
     Output(io::Error),
 }
 
+impl From<Error> for CopyError {
+    fn from(error: Error) -> Self {
+        Self::Blob(error)
+    }
+}
+
 impl CopyError {
     /// One error of both; `verb` and `path` say what was being written.
     pub(crate) fn at(self, verb: &'static str, path: impl Into<PathBuf>) -> Error {
@@ -97,18 +110,53 @@ pub(crate) struct Blobs {
     dir: Dir,
     /// `tmp/`, on the same file system.
     tmp: Dir,
+    packs: Packs,
+    packing: Packing,
 }
 
-/// What is in a blob's place.
+/// What was in the store at one moment, by name alone.
+#[derive(Debug)]
+struct Survey {
+    loose: HashSet<BlobHash>,
+    packs: PackList,
+}
+
+impl Survey {
+    fn holds(&self, hash: BlobHash) -> bool {
+        self.loose.contains(&hash) || self.packs.holds(hash)
+    }
+}
+
+/// What is in a loose blob's place.
 enum Found {
     File(File, FileStat),
     Absent,
     Wrong(String),
 }
 
+/// Where a blob's frame was found.
+struct Place<'a> {
+    frame: Section<'a>,
+    stored_size: u64,
+}
+
+/// What looking at one place came to.
+enum Tried<T> {
+    Good(T),
+    /// Another place may have it.
+    Wrong(String),
+}
+
+/// What looking at all places came to.
+enum Sought<T> {
+    Good(T),
+    Absent,
+    Wrong(String),
+}
+
 impl Blobs {
-    /// Makes `blobs/` with its 256 fan-out directories, and `tmp/`, in the store's directory. What is
-    /// there already is left as it is, so this also mends a copy of a store that lost empty
+    /// Makes `blobs/` with its 256 fan-out directories, `packs/` and `tmp/`, in the store's directory.
+    /// What is there already is left as it is, so this also mends a copy of a store that lost empty
     /// directories.
     ///
     /// # Durability
@@ -117,17 +165,30 @@ impl Blobs {
         let blobs = Self {
             dir: make_private_dir(&store.join("blobs"))?,
             tmp: make_private_dir(&store.join("tmp"))?,
+            packs: Packs::new(store),
+            packing: Packing::default(),
         };
         for shard in 0..=u8::MAX {
             blobs.make_shard(shard)?;
         }
         blobs.dir.sync()?;
+        blobs.packs.dir()?;
         Ok(blobs)
     }
 
     /// Opens the blobs of the store whose directory is `store`.
-    pub(crate) fn open(store: &Path) -> Result<Self> {
-        Ok(Self { dir: Dir::open(&store.join("blobs"))?, tmp: Dir::open(&store.join("tmp"))? })
+    pub(crate) fn open(store: &Path, packing: Packing) -> Result<Self> {
+        Ok(Self {
+            dir: Dir::open(&store.join("blobs"))?,
+            tmp: Dir::open(&store.join("tmp"))?,
+            packs: Packs::new(store),
+            packing,
+        })
+    }
+
+    /// When content goes into packs.
+    pub(crate) fn packing(&self) -> Packing {
+        self.packing
     }
 
     fn make_shard(&self, shard: u8) -> Result<()> {
@@ -149,55 +210,60 @@ impl Blobs {
         }
     }
 
-    /// Where `hash` is or would be. For messages.
+    /// Where `hash` is: its pack, if one has it, else its own file, which need not be there. For
+    /// messages.
     pub(crate) fn path(&self, hash: BlobHash) -> PathBuf {
+        let loose = self.loose_path(hash);
+        if disk::modified_ns(&loose).ok().flatten().is_some() {
+            return loose;
+        }
+        let packs = self.packs.remembered().unwrap_or_default();
+        packs.find(hash).next().map_or(loose, |(pack, _)| pack.path().to_owned())
+    }
+
+    fn loose_path(&self, hash: BlobHash) -> PathBuf {
         self.dir.path().join(place(hash).as_os())
     }
 
-    /// Whether a blob of that hash and content size is there, without reading its content: a regular
-    /// file whose frame declares exactly `size`, of exactly `stored_size` bytes where the caller knows
-    /// how many there should be.
+    /// Whether a blob of that hash and content size is there, without reading its content: a frame that
+    /// declares exactly `size`, of exactly `stored_size` bytes where the caller knows how many there
+    /// should be.
     ///
     /// A capture that is going to name a blob found here says so to its [`Staging::reuse`].
     ///
     /// # Cost
-    /// One open, one stat, one read of 18 bytes.
+    /// One open, one stat, one read of 18 bytes; in a pack the read, and once in a process the reading
+    /// of the names around it. Where there is none, also the listing of `packs/`.
     pub(crate) fn look(
         &self,
         hash: BlobHash,
         size: u64,
         stored_size: Option<u64>,
     ) -> Result<Presence> {
-        let (file, stat) = match self.find(hash)? {
-            Found::File(file, stat) => (file, stat),
-            Found::Absent => return Ok(Presence::Absent),
-            Found::Wrong(reason) => return Ok(Presence::Wrong { reason }),
-        };
-        let presence = match (declared_size(&file), stored_size) {
-            (Err(reason), _) => Presence::Wrong { reason },
-            (Ok(declared), _) if declared != size => {
-                Presence::Wrong { reason: other_size(declared, size) }
-            }
-            (Ok(_), Some(expected)) if expected != stat.size => Presence::Wrong {
-                reason: format!("its file has {} bytes where {expected} are expected", stat.size),
-            },
-            (Ok(_), _) => Presence::Present { stored_size: stat.size },
-        };
-        Ok(presence)
+        let sought = self.seek(hash, |place| {
+            let stored = place.stored_size;
+            Ok::<_, Error>(match (declared_size(&place.frame), stored_size) {
+                (Err(reason), _) => Tried::Wrong(reason),
+                (Ok(declared), _) if declared != size => Tried::Wrong(other_size(declared, size)),
+                (Ok(_), Some(expected)) if expected != stored => Tried::Wrong(format!(
+                    "its file has {stored} bytes where {expected} are expected"
+                )),
+                (Ok(_), _) => Tried::Good(stored),
+            })
+        })?;
+        Ok(presence(sought))
     }
 
     /// Reads all of a blob and compares it with its name, and with `size` where that is known.
     pub(crate) fn check(&self, hash: BlobHash, size: Option<u64>) -> Result<Presence> {
-        let (mut file, stat) = match self.find(hash)? {
-            Found::File(file, stat) => (file, stat),
-            Found::Absent => return Ok(Presence::Absent),
-            Found::Wrong(reason) => return Ok(Presence::Wrong { reason }),
-        };
-        match decode_checked(&mut file, hash, size, &mut |_| Ok(())) {
-            Ok(()) => Ok(Presence::Present { stored_size: stat.size }),
-            Err(DecodeError::Damaged(reason)) => Ok(Presence::Wrong { reason }),
-            Err(DecodeError::Output(source)) => Err(source).at("read", self.path(hash)),
-        }
+        let sought = self.seek(hash, |mut place| {
+            match decode_checked(&mut place.frame, hash, size, &mut |_| Ok(())) {
+                Ok(()) => Ok(Tried::Good(place.stored_size)),
+                Err(DecodeError::Damaged(reason)) => Ok(Tried::Wrong(reason)),
+                Err(DecodeError::Output(source)) => Err(source).at("read", self.path(hash)),
+            }
+        })?;
+        Ok(presence(sought))
     }
 
     /// The content of a blob, `size` bytes long.
@@ -209,11 +275,24 @@ impl Blobs {
     /// # Cost
     /// Memory grows with what is decoded, never beyond `size` by more than a piece.
     pub(crate) fn read(&self, hash: BlobHash, size: u64) -> Result<Vec<u8>> {
-        let at_first = size.min(limits::FILE_IN_MEMORY_BYTES_MAX);
-        let mut content = Vec::with_capacity(usize::try_from(at_first).unwrap_or(0));
-        let copied = self.copy_to(hash, size, &mut content);
-        copied.map_err(|error| error.at("read", self.path(hash)))?;
-        Ok(content)
+        let sought = self.seek(hash, |mut place| {
+            let at_first = size.min(limits::FILE_IN_MEMORY_BYTES_MAX);
+            let mut content = Vec::with_capacity(usize::try_from(at_first).unwrap_or(0));
+            let decoded = decode_checked(&mut place.frame, hash, Some(size), &mut |piece| {
+                content.extend_from_slice(piece);
+                Ok(())
+            });
+            match decoded {
+                Ok(()) => Ok(Tried::Good(content)),
+                Err(DecodeError::Damaged(reason)) => Ok(Tried::Wrong(reason)),
+                Err(DecodeError::Output(source)) => Err(source).at("read", self.path(hash)),
+            }
+        })?;
+        match sought {
+            Sought::Good(content) => Ok(content),
+            Sought::Absent => Err(Error::BlobMissing { hash }),
+            Sought::Wrong(reason) => Err(Error::BlobDamaged { hash, reason }),
+        }
     }
 
     /// Writes the content of a blob, `size` bytes long, to `output`. What was written is only good if
@@ -227,30 +306,67 @@ impl Blobs {
         size: u64,
         output: &mut dyn Write,
     ) -> Result<(), CopyError> {
+        if size <= limits::FILE_IN_MEMORY_BYTES_MAX {
+            let content = self.read(hash, size).map_err(CopyError::Blob)?;
+            return output.write_all(&content).map_err(CopyError::Output);
+        }
         let damaged = |reason| CopyError::Blob(Error::BlobDamaged { hash, reason });
-        let mut file = match self.find(hash).map_err(CopyError::Blob)? {
-            Found::File(file, _) => file,
-            Found::Absent => return Err(CopyError::Blob(Error::BlobMissing { hash })),
-            Found::Wrong(reason) => return Err(damaged(reason)),
-        };
-        decode_checked(&mut file, hash, Some(size), &mut |piece| output.write_all(piece)).map_err(
-            |error| match error {
-                DecodeError::Damaged(reason) => damaged(reason),
-                DecodeError::Output(source) => CopyError::Output(source),
-            },
-        )
+        let sought = self.seek(hash, |mut place| {
+            let decoded = decode_checked(&mut place.frame, hash, Some(size), &mut |piece| {
+                output.write_all(piece)
+            });
+            match decoded {
+                Ok(()) => Ok(Tried::Good(())),
+                // Some of it is in the output: no other place can be tried.
+                Err(DecodeError::Damaged(reason)) => Err(damaged(reason)),
+                Err(DecodeError::Output(source)) => Err(CopyError::Output(source)),
+            }
+        })?;
+        match sought {
+            Sought::Good(()) => Ok(()),
+            Sought::Absent => Err(CopyError::Blob(Error::BlobMissing { hash })),
+            Sought::Wrong(reason) => Err(damaged(reason)),
+        }
     }
 
-    /// Opens what is in a blob's place. Looks twice before it says that there is nothing: a blob may
-    /// be on its way from one place to another.
-    fn find(&self, hash: BlobHash) -> Result<Found> {
+    /// Shows `each` the places of a blob, one after another, until it finds one good.
+    ///
+    /// A blob may be on its way from one place to another: a collection moves loose ones into packs, and
+    /// from pack to pack, and takes away the old only when the new is there. So before it is said that
+    /// there is none, the packs are listed anew and everything is looked at again.
+    fn seek<T, E: From<Error>>(
+        &self,
+        hash: BlobHash,
+        mut each: impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
+    ) -> Result<Sought<T>, E> {
+        let mut wrong = None;
+        for packs in [Packs::remembered, Packs::list] {
+            match self.find_loose(hash)? {
+                Found::File(file, stat) => {
+                    let frame = Section::whole(&file, stat.size);
+                    match each(Place { frame, stored_size: stat.size })? {
+                        Tried::Good(good) => return Ok(Sought::Good(good)),
+                        Tried::Wrong(reason) => wrong = Some(reason),
+                    }
+                }
+                Found::Absent => {}
+                Found::Wrong(reason) => wrong = Some(reason),
+            }
+            for (pack, frame) in packs(&self.packs)?.find(hash) {
+                let stored_size = u64::from(frame.length);
+                match each(Place { frame: pack.reader(&frame), stored_size })? {
+                    Tried::Good(good) => return Ok(Sought::Good(good)),
+                    Tried::Wrong(reason) => wrong = Some(reason),
+                }
+            }
+        }
+        Ok(wrong.map_or(Sought::Absent, Sought::Wrong))
+    }
+
+    /// Opens what is in a loose blob's place.
+    fn find_loose(&self, hash: BlobHash) -> Result<Found> {
         let place = place(hash);
-        let first = self.dir.open_file_beneath(&place);
-        let opened = match first {
-            Err(error) if is_errno(&error, Errno::NOENT) => self.dir.open_file_beneath(&place),
-            other => other,
-        };
-        let file = match opened {
+        let file = match self.dir.open_file_beneath(&place) {
             Ok(file) => file,
             Err(error) if is_errno(&error, Errno::NOENT) => return Ok(Found::Absent),
             Err(error) if is_errno(&error, Errno::LOOP) => {
@@ -261,7 +377,7 @@ impl Blobs {
             }
             Err(error) => return Err(error),
         };
-        let stat = file_stat(&file, &self.path(hash))?;
+        let stat = file_stat(&file, &self.loose_path(hash))?;
         Ok(match stat.kind {
             FileKind::File if stat.size == 0 => Found::Wrong("its file is empty".to_owned()),
             FileKind::File => Found::File(file, stat),
@@ -272,12 +388,69 @@ impl Blobs {
         })
     }
 
+    /// What is in the store now, by name.
+    ///
+    /// # Cost
+    /// The listing of 257 directories, and 32 bytes of memory for each loose blob.
+    fn survey(&self) -> Result<Survey> {
+        let mut loose = HashSet::new();
+        for shard in 0..=u8::MAX {
+            let dir = self.open_shard(shard)?;
+            let names = dir.names()?;
+            let texts = names.iter().filter_map(|name| std::str::from_utf8(name).ok());
+            loose.extend(texts.filter_map(|text| text.parse::<BlobHash>().ok()));
+        }
+        // After the loose ones: what moves meanwhile moves from there into packs.
+        Ok(Survey { loose, packs: self.packs()? })
+    }
+
+    /// The packs as they are now.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directory or a pack in it cannot be read: never a list that is too short.
+    pub(crate) fn packs(&self) -> Result<PackList> {
+        self.packs.list()
+    }
+
+    /// What has the name of a pack and is not a whole one, or has a damaged trailer.
+    ///
+    /// # Cost
+    /// The reading of all trailers.
+    pub(crate) fn damaged_packs(&self) -> Result<Vec<BadFile>> {
+        let list = self.packs()?;
+        let dir = self.packs.dir()?;
+        let path = |id| dir.path_of(pack::file_name(id).as_bytes());
+        let unopened = list.damaged.iter().cloned();
+        let opened = list.packs.iter().filter_map(|pack| Some((pack.id, pack.frames().err()?)));
+        Ok(unopened.chain(opened).map(|(id, reason)| BadFile { path: path(id), reason }).collect())
+    }
+
+    /// Whether there is anything in a place of that blob, without opening it; `packs` are those of now.
+    pub(crate) fn is_there(&self, hash: BlobHash, packs: &PackList) -> Result<bool> {
+        Ok(disk::modified_ns(&self.loose_path(hash))?.is_some() || packs.holds(hash))
+    }
+
+    /// The frame of a loose blob, as it is; `None` where there is none, or something else.
+    pub(crate) fn read_loose(&self, hash: BlobHash) -> Result<Option<Vec<u8>>> {
+        let Found::File(file, stat) = self.find_loose(hash)? else { return Ok(None) };
+        let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0));
+        let read = Section::whole(&file, stat.size).read_to_end(&mut bytes);
+        read.at("read", self.loose_path(hash))?;
+        Ok(Some(bytes))
+    }
+
+    /// Removes a pack; `false` where there is none. The caller has made sure that nothing needs it. Not
+    /// durable by itself.
+    pub(crate) fn remove_pack(&self, id: PackId) -> Result<bool> {
+        self.packs.dir()?.try_unlink(pack::file_name(id).as_bytes())
+    }
+
     /// Begins to add blobs for `operation`, which holds a lease.
     pub(crate) fn stage(&self, operation: OperationId) -> Result<Staging<'_>> {
         Staging::new(self, operation)
     }
 
-    /// Removes a blob; `false` where there is none. The caller has made sure that nothing names it.
+    /// Removes a loose blob; `false` where there is none. The caller has made sure that nothing names it.
     /// Not durable by itself: after a crash the blob may be back.
     pub(crate) fn remove(&self, hash: BlobHash) -> Result<bool> {
         let shard = shard_of(hash);
@@ -288,7 +461,7 @@ impl Blobs {
         }
     }
 
-    /// Lists the blobs whose hash begins with the byte `shard`.
+    /// Lists the loose blobs whose hash begins with the byte `shard`.
     ///
     /// # Errors
     /// [`Error::Io`] where the directory, or anything in it, cannot be read, or is missing: never a
@@ -336,22 +509,21 @@ impl PageSource for Blobs {
     }
 }
 
-/// Decodes a blob from the beginning of `file` and compares size and hash. The bytes go to `output`
-/// before they can all be compared.
+/// Decodes a frame and compares size and hash. The bytes go to `output` before they can all be compared.
 fn decode_checked(
-    file: &mut File,
+    frame: &mut Section<'_>,
     hash: BlobHash,
     size: Option<u64>,
     output: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), DecodeError> {
-    let declared = declared_size(file).map_err(DecodeError::Damaged)?;
+    let declared = declared_size(frame).map_err(DecodeError::Damaged)?;
     if let Some(size) = size
         && size != declared
     {
         return Err(DecodeError::Damaged(other_size(declared, size)));
     }
     let mut hasher = BlobHasher::default();
-    frame::decode(file, declared, &mut |piece| {
+    frame::decode(frame, declared, &mut |piece| {
         hasher.update(piece);
         output(piece)
     })?;
@@ -362,19 +534,24 @@ fn decode_checked(
     Ok(())
 }
 
-/// The size of the content that the frame at the beginning of `file` declares, or what is wrong.
-fn declared_size(file: &File) -> Result<u64, String> {
+/// Whether `bytes` is one frame whose content has that hash. Only for content short enough for a pack.
+pub(crate) fn is_frame_of(bytes: &[u8], hash: BlobHash) -> bool {
+    frame::decode_whole(bytes).is_some_and(|content| BlobHash::of(&content) == hash)
+}
+
+/// The size of the content that a frame declares, or what is wrong.
+fn declared_size(frame: &Section<'_>) -> Result<u64, String> {
     let mut header = [0; frame::HEADER_BYTES_MAX];
-    let mut filled = 0;
-    while filled < header.len() {
-        match file.read_at(&mut header[filled..], filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(format!("it cannot be read: {error}")),
-        }
-    }
+    let filled = frame.peek(&mut header).map_err(|error| format!("it cannot be read: {error}"))?;
     frame::declared_size(&header[..filled])
+}
+
+fn presence(sought: Sought<u64>) -> Presence {
+    match sought {
+        Sought::Good(stored_size) => Presence::Present { stored_size },
+        Sought::Absent => Presence::Absent,
+        Sought::Wrong(reason) => Presence::Wrong { reason },
+    }
 }
 
 fn other_size(declared: u64, expected: u64) -> String {

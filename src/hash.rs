@@ -30,6 +30,36 @@ impl BlobHash {
     }
 }
 
+/// Content with its hash, which cannot be another's: it is computed here.
+#[derive(Debug)]
+pub(crate) struct Hashed<T> {
+    content: T,
+    hash: BlobHash,
+}
+
+impl<T: AsRef<[u8]>> Hashed<T> {
+    /// Hashes `content`. Cost: one pass.
+    pub(crate) fn new(content: T) -> Self {
+        let hash = BlobHash::of(content.as_ref());
+        Self { content, hash }
+    }
+
+    /// The content.
+    pub(crate) fn content(&self) -> &[u8] {
+        self.content.as_ref()
+    }
+
+    /// Its hash.
+    pub(crate) fn hash(&self) -> BlobHash {
+        self.hash
+    }
+
+    /// The content back.
+    pub(crate) fn into_content(self) -> T {
+        self.content
+    }
+}
+
 /// Computes a [`BlobHash`] over content that comes in pieces.
 #[derive(Debug, Default)]
 pub struct BlobHasher(blake3::Hasher);

@@ -259,6 +259,10 @@ random_id! {
     OperationId
 }
 random_id! {
+    /// One pack: the file that holds the content of many blobs.
+    PackId
+}
+random_id! {
     /// One store; caches name it so that they cannot be taken for another's.
     StoreId
 }

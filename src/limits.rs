@@ -42,13 +42,34 @@ pub const FILE_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 /// A file up to this size is read into memory whole; a larger one is read in pieces.
 pub const FILE_IN_MEMORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// A pack is never longer than this, but for a single frame and its trailer. What rewrites a pack needs
+/// as much free room, one at a time.
+pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A pack never holds more blobs than this: its trailer is read into memory by a collection.
+pub const PACK_FRAMES_MAX: u32 = 1 << 16;
+
+/// More packs than this that are shorter than an eighth of [`PACK_BYTES_MAX`] are merged.
+pub const SMALL_PACKS_MAX: usize = 8;
+
+/// A loose blob up to this size as stored is moved into a pack by a collection: a file takes whole
+/// blocks of 4 KiB.
+pub const CONSOLIDATED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// From this many such loose blobs on it is worth it.
+pub const CONSOLIDATE_FROM: usize = 64;
+
+/// How much of a pack is collected before it is written.
+pub const PACK_BUFFER_BYTES: usize = 1024 * 1024;
+
 /// How much file content a capture or restore holds in memory at one time, over all threads.
 pub const CONTENT_IN_MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How many hashes are pinned in one transaction.
 pub const PIN_BATCH: usize = 256;
 
-/// Above this many files to read one pin protects all of a capture's content at once.
+/// Above this many files to read one pin protects all of a capture's content at once, and it goes into
+/// packs.
 pub const PIN_ALL_ABOVE_FILES: usize = 1_000;
 
 /// How often a file that changes under the reader is read again before it is kept as unstable.
@@ -142,3 +163,27 @@ pub const SYNC_EACH_MAX: usize = 64;
 
 /// How many of them are in flight at one time: a disk merges what arrives together.
 pub const SYNC_THREADS_MAX: usize = 32;
+
+/// When content goes into packs. A value and not constants, so that tests of few files have packs too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packing {
+    /// A capture that reads more files than this writes packs.
+    pub above_files: usize,
+    /// No pack is longer, but for its last frame and the trailer.
+    pub pack_bytes_max: u64,
+    /// A collection moves loose blobs into packs from this many on.
+    pub consolidate_from: usize,
+    /// A collection merges small packs if there are more.
+    pub small_packs_max: usize,
+}
+
+impl Default for Packing {
+    fn default() -> Self {
+        Self {
+            above_files: PIN_ALL_ABOVE_FILES,
+            pack_bytes_max: PACK_BYTES_MAX,
+            consolidate_from: CONSOLIDATE_FROM,
+            small_packs_max: SMALL_PACKS_MAX,
+        }
+    }
+}

@@ -5,6 +5,8 @@
 //! gives the lock up when the process ends, however it ends; so no clock and no process id is asked.
 //! What an operation pins no sweep removes, and what it bases itself on no prune drops.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::access::Access;
 use crate::clock::Timestamp;
 use crate::disk::{self, Lease};
@@ -28,6 +30,7 @@ pub(crate) struct Operation<'a> {
     /// A manifest may be on disk whose rows are not in: the row, and the pins with it, must outlive
     /// this process until somebody has adopted it.
     entrusted: bool,
+    pins_all: AtomicBool,
 }
 
 impl<'a> Operation<'a> {
@@ -47,7 +50,8 @@ impl<'a> Operation<'a> {
             tx.insert_operation(&new_operation(id, kind, workspace, access.host, base))?;
             Ok(chosen)
         })?;
-        Ok((Self { access, id, kind, workspace, lease, ended: false, entrusted: false }, chosen))
+        let (ended, entrusted, pins_all) = (false, false, AtomicBool::new(false));
+        Ok((Self { access, id, kind, workspace, lease, ended, entrusted, pins_all }, chosen))
     }
 
     /// Its id: the name of its lease and of its temporary directory.
@@ -66,6 +70,9 @@ impl<'a> Operation<'a> {
     /// because only now does a sweep see the pins. That order is what makes capture and sweep safe
     /// beside each other, whatever the clocks say.
     pub(crate) fn pin(&self, hashes: &[BlobHash]) -> Result<()> {
+        if self.pins_all.load(Ordering::Acquire) {
+            return Ok(());
+        }
         for batch in hashes.chunks(limits::PIN_BATCH) {
             self.access.index.write("pin content", |tx| tx.pin_blobs(self.id, batch))?;
         }
@@ -74,7 +81,9 @@ impl<'a> Operation<'a> {
 
     /// Pins everything: no sweep removes anything until this operation ends.
     pub(crate) fn pin_all(&self) -> Result<()> {
-        self.access.index.write("pin all content", |tx| tx.set_pin_all(self.id))
+        self.access.index.write("pin all content", |tx| tx.set_pin_all(self.id))?;
+        self.pins_all.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Whether the row and the lease are still ours. They are, unless somebody removed the lease's
@@ -94,6 +103,7 @@ impl<'a> Operation<'a> {
         })?;
         self.id = id;
         self.lease = lease;
+        self.pins_all = AtomicBool::new(false);
         Ok(())
     }
 

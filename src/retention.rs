@@ -5,6 +5,7 @@
 //! not the first.
 
 mod prune;
+mod repack;
 mod sweep;
 
 pub use prune::PruneRule;
@@ -50,6 +51,9 @@ pub struct SweepOutcome {
     pub bytes_removed: u64,
     /// Blobs that nothing names and that are too young, or protected by a running operation.
     pub blobs_waiting: u64,
+    /// Blobs that were moved out of files of their own into packs. They are where they were for everybody
+    /// who reads them.
+    pub blobs_packed: u64,
     /// Checkpoints whose rows were missing and were added.
     pub adopted: u64,
     /// Directories of temporary files left by dead processes that were removed.

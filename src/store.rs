@@ -33,7 +33,7 @@ use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{self, Index, Opened};
 use crate::journal::{self, Journal};
 use crate::layout::Layout;
-use crate::limits;
+use crate::limits::{self, Packing};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
 use crate::sessions::{Found, Sessions};
@@ -50,6 +50,7 @@ pub struct Store {
 #[derive(Debug)]
 struct Inner {
     layout: Layout,
+    packing: Packing,
     /// The open index, kept from call to call as long as its file is the one in place.
     index: Mutex<Option<Arc<Index>>>,
 }
@@ -83,7 +84,16 @@ impl Store {
     /// The store below `home`, whether or not it exists yet. Nothing is looked at.
     pub fn at(home: &Path) -> Self {
         let layout = Layout::new(home);
-        Self { inner: Arc::new(Inner { layout, index: Mutex::new(None) }) }
+        let packing = Packing::default();
+        Self { inner: Arc::new(Inner { layout, packing, index: Mutex::new(None) }) }
+    }
+
+    /// The store below `home`, with other thresholds for packs.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn with_packing(home: &Path, packing: Packing) -> Self {
+        let layout = Layout::new(home);
+        Self { inner: Arc::new(Inner { layout, packing, index: Mutex::new(None) }) }
     }
 
     /// The directory of the store itself, where `index.db` is.
@@ -139,7 +149,7 @@ impl Store {
             return Ok(Access {
                 layout: layout.clone(),
                 store,
-                blobs: Blobs::open(layout.root())?,
+                blobs: Blobs::open(layout.root(), self.inner.packing)?,
                 index,
                 sessions: Sessions::new(layout),
                 workspaces: Workspaces::new(layout),
@@ -262,7 +272,7 @@ impl Store {
     fn rebuild_locked(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
         self.forget_index();
         let layout = &self.inner.layout;
-        let blobs = Blobs::open(layout.root())?;
+        let blobs = Blobs::open(layout.root(), self.inner.packing)?;
         verify::rebuild(layout, &Sessions::new(layout), &blobs, monitor)
     }
 
@@ -288,10 +298,16 @@ impl Store {
         let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
         let format = self.repair_format()?;
         let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
+        // Before the index: pages are in packs too.
+        let quarantine = disk::make_private_dir(&layout.quarantine())?;
+        let (packs, unread) =
+            Blobs::open(layout.root(), self.inner.packing)?.salvage_packs(&quarantine)?;
+        unreadable.extend(unread);
         let mut outcome = self.rebuild_locked(monitor)?;
         let sessions = self.repair_sessions()?;
         let (journals, mut left) = self.set_orphaned_journals_aside()?;
-        let repaired = format.into_iter().chain(workspaces).chain(sessions).chain(journals);
+        let repaired = format.into_iter().chain(workspaces).chain(packs);
+        let repaired = repaired.chain(sessions).chain(journals);
         outcome.repaired = repaired.collect();
         unreadable.append(&mut outcome.unreadable);
         unreadable.append(&mut left);
@@ -401,7 +417,7 @@ impl Store {
             layout: layout.clone(),
             sessions: Sessions::new(layout),
             workspaces: Workspaces::new(layout),
-            blobs: Blobs::open(layout.root())?,
+            blobs: Blobs::open(layout.root(), self.inner.packing)?,
             index,
             index_damage,
             is_index_given_up: Cell::new(false),
@@ -495,8 +511,8 @@ fn require_no_checkpoints(layout: &Layout) -> Result<()> {
 /// A directory that has something in it and no `format.json` is only taken for a store that was begun
 /// if everything in it is ours.
 fn refuse_foreign(layout: &Layout) -> Result<()> {
-    const OURS: [&str; 7] =
-        ["blobs", "journal", "leases", "locks", "quarantine", "tmp", "workspaces"];
+    const OURS: [&str; 8] =
+        ["blobs", "journal", "leases", "locks", "packs", "quarantine", "tmp", "workspaces"];
     require_no_checkpoints(layout)?;
     for (name, _) in disk::list_dir(layout.root())? {
         if !OURS.iter().any(|ours| ours.as_bytes() == name) {

@@ -16,7 +16,7 @@ pub(crate) use rebuild::rebuild;
 
 use crate::blobs::{Blobs, Presence};
 use crate::checkpoint::BlobState;
-use crate::error::{Error, Result};
+use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, WorkspaceId};
 use crate::index::{FILE_NAME, Index, ReadTx};
@@ -52,6 +52,8 @@ pub enum FindingKind {
     BlobMissing,
     /// A blob's file does not hold what its name says.
     BlobDamaged,
+    /// A pack cannot be read as one: what is in it cannot be found.
+    PackDamaged,
     /// What was said about a checkpoint cannot be understood.
     PinUnreadable,
     /// The journal of an open restore cannot be understood.
@@ -77,6 +79,7 @@ impl FindingKind {
             Self::PageDamaged => "page-damaged",
             Self::BlobMissing => "blob-missing",
             Self::BlobDamaged => "blob-damaged",
+            Self::PackDamaged => "pack-damaged",
             Self::PinUnreadable => "pin-unreadable",
             Self::JournalUnreadable => "journal-unreadable",
             Self::WorkspaceUnreadable => "workspace-unreadable",
@@ -171,6 +174,7 @@ pub(crate) fn verify(
     if let Some(reason) = parts.index_damage {
         verifier.give_up_index(reason.to_owned());
     }
+    verifier.check_packs()?;
     verifier.check_manifests()?;
     verifier.check_contents(options)?;
     verifier.check_workspaces();
@@ -225,6 +229,13 @@ impl Verifier<'_> {
 
     fn find(&mut self, kind: FindingKind, file: PathBuf, reason: String, by: Vec<CheckpointId>) {
         self.report.findings.push(Finding { kind, file, reason, checkpoints: by, path: None });
+    }
+
+    fn check_packs(&mut self) -> Result<()> {
+        for BadFile { path, reason } in self.parts.blobs.damaged_packs()? {
+            self.find(FindingKind::PackDamaged, path, reason, vec![]);
+        }
+        Ok(())
     }
 
     fn check_manifests(&mut self) -> Result<()> {

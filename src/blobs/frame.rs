@@ -8,9 +8,11 @@ use std::io::{self, Read, Write};
 
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd::zstd_safe::{
-    CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
-    get_frame_content_size,
+    CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound,
+    find_frame_compressed_size, get_error_name, get_frame_content_size,
 };
+
+use crate::limits;
 
 /// How hard to try: the fastest of the usual levels. Restores do not depend on it.
 const LEVEL: i32 = 1;
@@ -149,6 +151,25 @@ pub(super) fn declared_size(header: &[u8]) -> Result<u64, String> {
         Ok(None) => Err("its frame does not declare the size of the content".to_owned()),
         Err(_) => Err("it does not begin with a zstd frame".to_owned()),
     }
+}
+
+/// How long the frame at the beginning of `bytes` is; `None` where there is no whole one.
+pub(super) fn length(bytes: &[u8]) -> Option<usize> {
+    find_frame_compressed_size(bytes).ok()
+}
+
+/// The content of a frame that is in memory; `None` where it is not one good frame that declares its
+/// size, or where that is more than a pack's blobs have.
+pub(super) fn decode_whole(frame: &[u8]) -> Option<Vec<u8>> {
+    let size = declared_size(frame).ok()?;
+    if size > limits::FILE_IN_MEMORY_BYTES_MAX {
+        return None;
+    }
+    let mut content = Vec::with_capacity(usize::try_from(size).ok()?);
+    let mut decompressor = Decompressor::take().ok()?;
+    let decoded = decompressor.context.decompress(&mut content, frame);
+    decompressor.give_back();
+    decoded.is_ok_and(|length| length as u64 == size).then_some(content)
 }
 
 /// Why a frame could not be decoded.

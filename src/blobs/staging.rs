@@ -6,15 +6,17 @@ use std::io::{self, Read, Write};
 use std::mem;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use rustix::io::Errno;
 
-use crate::blobs::{Blobs, Presence, frame, is_errno, shard_name, shard_of};
+use crate::blobs::pack::{self, PackWriter};
+use crate::blobs::{Blobs, Presence, Survey, frame, is_errno, shard_name, shard_of};
 use crate::disk::{self, Dir, Placed, ToSync, check_size, sync_all, write_whole};
-use crate::error::{Error, IoContext, Result};
-use crate::hash::{BlobHash, BlobHasher};
-use crate::id::OperationId;
+use crate::error::{IoContext, Result};
+use crate::hash::{BlobHash, BlobHasher, Hashed};
+use crate::id::{OperationId, PackId};
 use crate::limits;
 use crate::manifest::Mode;
 use crate::path::RelPath;
@@ -35,6 +37,9 @@ pub(crate) struct Staging<'a> {
     /// Opened before the first write: a sync of the whole file system reports the errors since then.
     sync_on: Dir,
     state: Mutex<State>,
+    packing: Mutex<ForPacks>,
+    /// What was in the store when it was decided to write packs; what is put goes into packs since.
+    survey: OnceLock<Survey>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +49,27 @@ struct State {
     temps: HashMap<BlobHash, Temp>,
     /// Fan-out directories of blobs that were there already and must be durable too.
     reused: BTreeSet<u8>,
+    /// Whether one of these lies in a pack, whose name must be durable then.
+    reuses_packs: bool,
+}
+
+/// What goes into packs. Locked before [`State`] where both are.
+#[derive(Debug, Default)]
+struct ForPacks {
+    open: Option<OpenPack>,
+    /// Whole, and all but the last durable.
+    finished: Vec<NewTemp>,
+    /// Makes the last of them durable, beside the writing of the next.
+    syncing: Option<JoinHandle<io::Result<()>>>,
+    /// What is in any of them, with its stored length.
+    blobs: HashMap<BlobHash, u32>,
+}
+
+/// The pack that is being written.
+#[derive(Debug)]
+struct OpenPack {
+    temp: NewTemp,
+    writer: PackWriter,
 }
 
 /// A file under `tmp/`, whole and checked, not yet durable.
@@ -83,22 +109,28 @@ pub(crate) struct Published {
 impl<'a> Staging<'a> {
     pub(super) fn new(blobs: &'a Blobs, operation: OperationId) -> Result<Self> {
         let sync_on = blobs.dir.open_dir(&RelPath::root())?;
-        Ok(Self { blobs, operation, sync_on, state: Mutex::default() })
+        Ok(Self {
+            blobs,
+            operation,
+            sync_on,
+            state: Mutex::default(),
+            packing: Mutex::default(),
+            survey: OnceLock::new(),
+        })
     }
 
-    /// Stages `content`, whose hash is `hash`. May be called from many threads, also twice for one
-    /// hash.
+    /// Stages `content`. May be called from many threads, also twice for one hash.
     ///
     /// # Errors
-    /// [`Error::BlobDamaged`] where `hash` is not that of `content`; [`Error::Io`].
-    pub(crate) fn put(&self, hash: BlobHash, content: &[u8]) -> Result<()> {
+    /// [`crate::Error::Io`].
+    pub(crate) fn put<T: AsRef<[u8]>>(&self, content: &Hashed<T>) -> Result<()> {
+        let (hash, content) = (content.hash(), content.content());
         if self.is_staged(hash) {
             return Ok(());
         }
-        // The last moment at which a mistake of the caller's is not yet a wrong blob.
-        if BlobHash::of(content) != hash {
-            let reason = "the content to be stored has another hash".to_owned();
-            return Err(Error::BlobDamaged { hash, reason });
+        if self.survey.get().is_some() {
+            let packed = frame::compress(content, |frame| self.put_in_pack(hash, frame));
+            return packed.at("compress", self.blobs.tmp.path())?;
         }
         let mut temp = self.create_temp(content.len() as u64)?;
         let path = temp.dir.path_of(temp.name.as_bytes());
@@ -110,13 +142,51 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
+    /// From now on what is put goes into packs, many to a file: for those who put thousands. What comes
+    /// as a stream does not. The caller has pinned everything before, so that what is in the store now
+    /// stays.
+    pub(crate) fn use_packs(&self) -> Result<()> {
+        let survey = self.blobs.survey()?;
+        // Another thread's is as good.
+        drop(self.survey.set(survey));
+        Ok(())
+    }
+
+    /// Whether it is known, without a look, that the store did not have the content.
+    pub(crate) fn is_known_absent(&self, hash: BlobHash) -> bool {
+        self.survey.get().is_some_and(|survey| !survey.holds(hash))
+    }
+
+    /// Stages a frame as it is, in a pack. The caller has made sure that its content has this hash.
+    pub(crate) fn put_in_pack(&self, hash: BlobHash, frame: &[u8]) -> Result<()> {
+        let mut packing = self.packing();
+        // Two threads may have compressed the same content at the same time.
+        if packing.blobs.contains_key(&hash) {
+            return Ok(());
+        }
+        let bytes_max = self.blobs.packing.pack_bytes_max;
+        let is_full = |open: &mut OpenPack| open.writer.is_full_for(frame.len(), bytes_max);
+        if let Some(full) = packing.open.take_if(is_full) {
+            packing.finish(full)?;
+        }
+        let mut open = match packing.open.take() {
+            Some(open) => open,
+            None => OpenPack::new(self.create_temp(0)?)?,
+        };
+        let added = open.writer.add(hash, frame);
+        // After a failed write as well: the length of the file is compared at the end.
+        packing.open = Some(open);
+        packing.blobs.insert(hash, added?);
+        Ok(())
+    }
+
     /// Stages the next `size` bytes of `source`, in pieces, and says which hash they have.
     ///
     /// The caller pins that hash before it publishes: what it names is then protected, and publishing
     /// itself finds out whether the store has it.
     ///
     /// # Errors
-    /// [`Error::Io`] of the store; what is wrong with the source is an outcome.
+    /// [`crate::Error::Io`] of the store; what is wrong with the source is an outcome.
     pub(crate) fn put_stream(&self, size: u64, source: &mut dyn Read) -> Result<PutOutcome> {
         let mut temp = self.create_temp(size)?;
         let path = temp.dir.path_of(temp.name.as_bytes());
@@ -137,17 +207,20 @@ impl<'a> Staging<'a> {
     /// checkpoint that names it would then outlive it in a power cut. [`Staging::publish`] makes the
     /// names of these blobs durable too. (Their content is: no blob is published before that.)
     pub(crate) fn reuse(&self, hash: BlobHash) {
-        self.state().reused.insert(shard_of(hash));
+        let is_packed = self.blobs.packs.remembered().is_ok_and(|packs| packs.holds(hash));
+        let mut state = self.state();
+        state.reused.insert(shard_of(hash));
+        state.reuses_packs |= is_packed;
     }
 
     /// Gives every staged blob its name in the store.
     ///
     /// # Errors
-    /// [`Error::Io`]. If the content cannot be made durable nothing is published. If a later step
+    /// [`crate::Error::Io`]. If the content cannot be made durable nothing is published. If a later step
     /// fails some blobs may be: whole, checked, and named by nobody.
     ///
     /// # Durability
-    /// Barrier 1: the content of all temporaries. Then the renames. Barrier 2: the names. When this
+    /// Barrier 1: the content of all temporaries; that of packs began when each was full. Then the renames. Barrier 2: the names. When this
     /// returns, all staged blobs survive a power cut.
     ///
     /// # Concurrency
@@ -155,13 +228,23 @@ impl<'a> Staging<'a> {
     /// if it is good and replaced if it is not.
     pub(crate) fn publish(self) -> Result<Published> {
         let mut published = Published::default();
+        let mut packing = mem::take(&mut *self.packing());
+        if let Some(open) = packing.open.take() {
+            packing.finish(open)?;
+        }
+        packing.wait()?;
         let (tmp, mut hashes) = {
             let state = self.state();
             (state.dir.clone(), state.temps.keys().copied().collect::<Vec<_>>())
         };
         let mut touched = mem::take(&mut self.state().reused);
+        let needs_packs = !packing.finished.is_empty() || self.state().reuses_packs;
+        let packs = needs_packs.then(|| self.blobs.packs.dir()).transpose()?;
         if let Some(tmp) = tmp {
             self.sync_temps(&tmp)?;
+            if let Some(packs) = &packs {
+                publish_packs(&mut packing, packs, &mut published)?;
+            }
             hashes.sort_unstable();
             for of_one_shard in hashes.chunk_by(|left, right| shard_of(*left) == shard_of(*right)) {
                 let shard = shard_of(of_one_shard[0]);
@@ -173,8 +256,10 @@ impl<'a> Staging<'a> {
             }
         }
         let names: Vec<[u8; 2]> = touched.into_iter().map(shard_name).collect();
-        let items: Vec<_> = names.iter().map(|name| ToSync::Named(&self.blobs.dir, name)).collect();
+        let shards = names.iter().map(|name| ToSync::Named(&self.blobs.dir, name));
+        let items: Vec<_> = shards.chain(packs.iter().map(ToSync::Directory)).collect();
         sync_all(&self.sync_on, &items)?;
+        published.sizes.sort_unstable();
         Ok(published)
     }
 
@@ -230,9 +315,14 @@ impl<'a> Staging<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn packing(&self) -> MutexGuard<'_, ForPacks> {
+        // A frame of which only a part was written shows in the length of the file.
+        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether content of this hash is going to be published.
     pub(crate) fn is_staged(&self, hash: BlobHash) -> bool {
-        self.state().temps.contains_key(&hash)
+        self.packing().blobs.contains_key(&hash) || self.state().temps.contains_key(&hash)
     }
 
     /// Two threads may have written the same content at the same time: the second one's is dropped.
@@ -297,6 +387,8 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
+        // The temporaries of packs remove themselves.
+        *self.packing() = ForPacks::default();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(dir) = state.dir.take() else { return };
         // What cannot be removed now is in the operation's directory, and goes with it when the
@@ -308,7 +400,61 @@ impl Drop for Staging<'_> {
     }
 }
 
+impl ForPacks {
+    /// Writes the trailer of a pack and begins to make it durable.
+    fn finish(&mut self, open: OpenPack) -> Result<()> {
+        // One at a time: a disk that is slower than the compression holds it back.
+        self.wait()?;
+        let temp = open.finish()?;
+        let path = temp.dir.path_of(temp.name.as_bytes());
+        let file = temp.file.try_clone().at("sync", &path)?;
+        let sync = std::thread::Builder::new().name("turnpoint-sync".to_owned());
+        self.syncing = Some(sync.spawn(move || file.sync_all()).at("start a thread for", &path)?);
+        self.finished.push(temp);
+        Ok(())
+    }
+
+    /// Waits until all finished packs are durable.
+    fn wait(&mut self) -> Result<()> {
+        let Some(syncing) = self.syncing.take() else { return Ok(()) };
+        // A panic there would be one here too: nothing in it can.
+        let synced = syncing.join().unwrap_or(Ok(()));
+        let path = self.finished.last().map(|temp| temp.dir.path_of(temp.name.as_bytes()));
+        synced.at("sync", path.unwrap_or_default())
+    }
+}
+
+impl OpenPack {
+    fn new(temp: NewTemp) -> Result<Self> {
+        let path = temp.dir.path_of(temp.name.as_bytes());
+        let file = temp.file.try_clone().at("write", &path)?;
+        Ok(Self { temp, writer: PackWriter::new(file, path) })
+    }
+
+    /// Writes its trailer.
+    fn finish(self) -> Result<NewTemp> {
+        self.writer.finish()?;
+        Ok(self.temp)
+    }
+}
+
+/// Gives durable packs their names. All of them are new, so nothing is ever replaced.
+fn publish_packs(packing: &mut ForPacks, to: &Dir, published: &mut Published) -> Result<()> {
+    for mut temp in packing.finished.drain(..) {
+        let place = pack::file_name(PackId::random());
+        temp.dir.rename_to(temp.name.as_bytes(), to, place.as_bytes())?;
+        temp.name.clear();
+    }
+    let sizes = packing.blobs.drain().map(|(hash, length)| (hash, u64::from(length)));
+    let before = published.sizes.len();
+    published.sizes.extend(sizes);
+    published.count += (published.sizes.len() - before) as u64;
+    published.stored_bytes += published.sizes[before..].iter().map(|(_, size)| size).sum::<u64>();
+    Ok(())
+}
+
 /// A temporary that is being written; removed when dropped, unless its name was taken from it.
+#[derive(Debug)]
 struct NewTemp {
     dir: Arc<Dir>,
     name: String,
@@ -375,6 +521,7 @@ fn compress_from(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn nothing_is_published_if_the_content_cannot_be_made_durable() {
@@ -383,7 +530,7 @@ mod tests {
         let staging = blobs.stage(OperationId::random()).unwrap();
         let contents = [b"one", b"two", b"six"];
         for content in contents {
-            staging.put(BlobHash::of(content), content).unwrap();
+            staging.put(&Hashed::new(content)).unwrap();
         }
         // A file whose sync the kernel refuses, in the place of one of the three.
         let refusing = File::open("/proc/self/status").unwrap();
@@ -404,7 +551,7 @@ mod tests {
         let open = || staging.state().temps.values().filter(|temp| temp.file.is_some()).count();
         for number in 1..=limits::SYNC_EACH_MAX + 1 {
             let content = number.to_string().into_bytes();
-            staging.put(BlobHash::of(&content), &content).unwrap();
+            staging.put(&Hashed::new(&content)).unwrap();
             assert_eq!(open(), if number <= limits::SYNC_EACH_MAX { number } else { 0 });
         }
         assert_eq!(staging.publish().unwrap().count, limits::SYNC_EACH_MAX as u64 + 1);

@@ -1,10 +1,11 @@
 //! Reading one file so that what is kept is what was there.
 
+use std::cell::Cell;
 use std::io::Read;
 
-use crate::disk::{Dir, FileKind, FileStat, file_stat};
+use crate::disk::{Dir, File, FileKind, FileStat, file_stat};
 use crate::error::{Error, Result};
-use crate::hash::BlobHash;
+use crate::hash::Hashed;
 use crate::limits;
 use crate::manifest::OmitReason;
 use crate::monitor::Monitor;
@@ -15,9 +16,9 @@ use crate::walk::Stamps;
 #[derive(Debug)]
 pub(crate) enum ReadFile {
     /// Its content, in memory.
-    Content { bytes: Vec<u8>, hash: BlobHash, stat: FileStat, unstable: bool },
+    Content { content: Hashed<Vec<u8>>, stat: FileStat, unstable: bool },
     /// It is too large for memory: it is open, at its beginning.
-    Large { file: crate::disk::File, stat: FileStat },
+    Large { file: File, stat: FileStat },
     /// It is not there any more.
     Vanished,
     /// It cannot be held, or must not be.
@@ -54,10 +55,9 @@ pub(crate) fn read_file(
         if before.size > limits::FILE_IN_MEMORY_BYTES_MAX {
             return Ok(ReadFile::Large { file, stat: before });
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0) + 1);
+        let mut bytes = BUFFER.take();
         // One byte more than expected tells a file that grew; more is not taken in.
-        let read = (&file).take(limits::FILE_IN_MEMORY_BYTES_MAX + 1).read_to_end(&mut bytes);
-        if let Err(source) = read {
+        if let Err(source) = read_up_to(&file, before.size + 1, &mut bytes) {
             let error = Error::Io { verb: "read", path: path.as_os().to_owned(), source };
             return omitted(&error, Some(before));
         }
@@ -67,21 +67,61 @@ pub(crate) fn read_file(
         };
         let stable = Stamps::of(&before) == Stamps::of(&after) && bytes.len() as u64 == before.size;
         if stable {
-            let hash = BlobHash::of(&bytes);
-            return Ok(ReadFile::Content { bytes, hash, stat: after, unstable: false });
+            let content = Hashed::new(bytes);
+            return Ok(ReadFile::Content { content, stat: after, unstable: false });
         }
         last = Some((bytes, after));
     }
     match last {
         Some((bytes, stat)) => {
-            let hash = BlobHash::of(&bytes);
-            Ok(ReadFile::Content { bytes, hash, stat, unstable: true })
+            Ok(ReadFile::Content { content: Hashed::new(bytes), stat, unstable: true })
         }
         None => Ok(ReadFile::Vanished),
     }
 }
 
-fn open(root: &Dir, path: &RelPath) -> Result<Option<(crate::disk::File, FileStat)>> {
+thread_local! {
+    /// What the last file's content was in, for the next: most are short, and memory for each anew
+    /// costs as much as reading them.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A buffer longer than this is not kept.
+const KEPT_BUFFER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Gives back what is not needed any more.
+pub(crate) fn give_back(mut buffer: Vec<u8>) {
+    if buffer.capacity() <= KEPT_BUFFER_BYTES_MAX {
+        buffer.clear();
+        BUFFER.set(buffer);
+    }
+}
+
+/// Fills `bytes` with the beginning of `file`, at most `most` bytes. A file that has just one byte less
+/// is not asked whether there are more: that is told by its length afterwards.
+fn read_up_to(mut file: &File, most: u64, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    let most = usize::try_from(most).map_err(std::io::Error::other)?;
+    bytes.clear();
+    bytes.resize(most, 0);
+    let mut filled = 0;
+    while filled + 1 < most || (filled == 0 && most > 0) {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(())
+}
+
+fn open(root: &Dir, path: &RelPath) -> Result<Option<(File, FileStat)>> {
+    if let Ok(file) = root.open_file_beneath(path) {
+        let stat = file_stat(&file, path.as_os())?;
+        return Ok(Some((file, stat)));
+    }
+    // Step by step, which tells what stands in the way.
     let parent = path.parent().unwrap_or_default();
     let Some(dir) = root.try_open_dir(&parent)? else { return Ok(None) };
     let file = match dir.open_file(path.name()) {

@@ -15,7 +15,7 @@ use crate::capture::decide::{Known, Moment, Slot, decide};
 use crate::checkpoint::CaptureProblem;
 use crate::disk::{FileStat, file_stat, file_system, hash_file};
 use crate::error::{Error, Result};
-use crate::hash::{BlobHash, Digest};
+use crate::hash::{BlobHash, Digest, Hashed};
 use crate::id::{CheckpointId, StoreId};
 use crate::limits;
 use crate::manifest::{self, Above, Counts, Entry, OmitReason, Tree, Unchanged, read_entries};
@@ -81,6 +81,9 @@ pub(crate) struct Storing<'a> {
     /// Takes what the store does not have.
     pub(crate) staging: &'a Staging<'a>,
 }
+
+/// Threads cost more than so few pages.
+const PAGES_IN_PARALLEL_ABOVE: usize = 64;
 
 /// How many problems are named; the others are counted.
 const PROBLEMS_NAMED_MAX: usize = 100;
@@ -209,9 +212,10 @@ impl Reader<'_> {
             return Ok(Vec::new());
         }
         let pool = threads::pool("store")?;
-        if to_read.len() > limits::PIN_ALL_ABOVE_FILES {
+        if to_read.len() > self.access.blobs.packing().above_files {
             if let Some(storing) = self.storing {
                 storing.operation.pin_all()?;
+                storing.staging.use_packs()?;
             }
             let one = |&index: &usize| {
                 let read = self.read(&slots[index])?;
@@ -256,11 +260,12 @@ impl Reader<'_> {
             ReadFile::Omitted { reason, stat } => {
                 ReadOutcome { result: ReadResult::Omitted(reason), stat, bytes_read: 0 }
             }
-            ReadFile::Content { bytes, hash, stat, unstable } => {
-                let size = bytes.len() as u64;
+            ReadFile::Content { content, stat, unstable } => {
+                let (hash, size) = (content.hash(), content.content().len() as u64);
                 if let Some(Storing { staging, .. }) = self.storing {
-                    put_if_absent(self.access, staging, self.lost, hash, &bytes)?;
+                    put_if_absent(self.access, staging, self.lost, &content)?;
                 }
+                content::give_back(content.into_content());
                 let result = ReadResult::Hashed { hash, size, unstable };
                 ReadOutcome { result, stat: Some(stat), bytes_read: size }
             }
@@ -323,26 +328,26 @@ fn put_if_absent(
     access: &Access,
     staging: &Staging<'_>,
     lost: &HashSet<BlobHash>,
-    hash: BlobHash,
-    bytes: &[u8],
+    content: &Hashed<Vec<u8>>,
 ) -> Result<()> {
-    if lost.contains(&hash) {
+    let hash = content.hash();
+    if staging.is_known_absent(hash) || lost.contains(&hash) {
         // A look cannot tell flipped bits: publishing compares the content and replaces it.
-        return staging.put(hash, bytes);
+        return staging.put(content);
     }
-    match access.blobs.look(hash, bytes.len() as u64, None)? {
+    match access.blobs.look(hash, content.content().len() as u64, None)? {
         Presence::Present { .. } => {
             // Another process may have published it a moment ago, its name not durable yet.
             staging.reuse(hash);
             Ok(())
         }
-        Presence::Absent | Presence::Wrong { .. } => staging.put(hash, bytes),
+        Presence::Absent | Presence::Wrong { .. } => staging.put(content),
     }
 }
 
 fn hash_of(read: &ReadFile) -> Option<BlobHash> {
     match read {
-        ReadFile::Content { hash, .. } => Some(*hash),
+        ReadFile::Content { content, .. } => Some(content.hash()),
         _ => None,
     }
 }
@@ -418,17 +423,22 @@ pub(crate) fn store_tree(
         let hash = page.reference.hash;
         !known.contains(&hash) || lost.contains(&hash)
     });
-    let pages: HashMap<BlobHash, Vec<u8>> =
-        built.into_iter().map(|page| (page.reference.hash, page.text)).collect();
-    let hashes: Vec<BlobHash> = pages.keys().copied().collect();
+    built.sort_unstable_by_key(|page| page.reference.hash);
+    built.dedup_by_key(|page| page.reference.hash);
+    let hashes: Vec<BlobHash> = built.iter().map(|page| page.reference.hash).collect();
     operation.pin(&hashes)?;
-    for (hash, text) in &pages {
+    let put = |page: manifest::EncodedPage| {
+        let text = Hashed::new(page.text);
         if is_unreadable {
             // Where one page is damaged others may be, and a look does not tell.
-            staging.put(*hash, text)?;
-        } else {
-            put_if_absent(access, &staging, &lost, *hash, text)?;
+            return staging.put(&text);
         }
+        put_if_absent(access, &staging, &lost, &text)
+    };
+    if built.len() > PAGES_IN_PARALLEL_ABOVE {
+        threads::pool("pages")?.install(|| built.into_par_iter().try_for_each(put))?;
+    } else {
+        built.into_iter().try_for_each(put)?;
     }
     let published = staging.publish()?;
     held.counts.bytes_stored = published.stored_bytes;

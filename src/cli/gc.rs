@@ -24,6 +24,7 @@ struct GcDocument {
     blobs_removed: u64,
     bytes_removed: u64,
     blobs_waiting: u64,
+    blobs_packed: u64,
     adopted: u64,
     leftovers_removed: u64,
     failed: Vec<ReasonDocument>,
@@ -54,6 +55,7 @@ fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
         blobs_removed: sweep.blobs_removed,
         bytes_removed: sweep.bytes_removed,
         blobs_waiting: sweep.blobs_waiting,
+        blobs_packed: sweep.blobs_packed,
         adopted: sweep.adopted,
         leftovers_removed: sweep.leftovers_removed,
         failed: sweep.failed.iter().map(ReasonDocument::from).collect(),
@@ -102,6 +104,10 @@ fn remarks(sweep: &SweepOutcome, is_prune_planned: bool) -> Vec<String> {
             "{} for the next time: newer than a minute, or needed by a running operation",
             format::counted(sweep.blobs_waiting, "blob waits", "blobs wait")
         ));
+    }
+    if sweep.blobs_packed > 0 {
+        let count = format::counted(sweep.blobs_packed, "small blob was", "small blobs were");
+        lines.push(format!("{count} moved into packs, which take less room"));
     }
     if sweep.adopted > 0 {
         let count = format::counted(sweep.adopted, "checkpoint", "checkpoints");

@@ -25,7 +25,7 @@ use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::monitor::{Monitor, Phase};
-use crate::retention::SweepOutcome;
+use crate::retention::{SweepOutcome, repack};
 use crate::sessions::with_source;
 
 /// What a sweep would remove once the rows of `dropped` are gone: their content waits then.
@@ -93,8 +93,11 @@ fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepO
         monitor.advanced(1, 0);
     }
     if let Step::Remove = step {
+        repack::repack(access, before, monitor, &mut outcome)?;
         forget_rows_without_file(access, before)?;
         outcome.leftovers_removed = remove_leftovers(access)?;
+    } else {
+        repack::count(access, before, &mut outcome)?;
     }
     Ok(outcome)
 }
@@ -125,6 +128,7 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
             files.push(BadFile { path: access.layout.journals(), reason: with_source(&error) });
         }
     }
+    files.extend(access.blobs.damaged_packs()?);
     let lost_pages = access.index.read("list damaged pages", |tx| tx.lost_pages())?;
     for hash in lost_pages {
         let reason = "a page that a checkpoint needs is missing or damaged".to_owned();
@@ -213,20 +217,28 @@ fn forget_rows_without_file(access: &Access, before: Timestamp) -> Result<()> {
             tx.sweep_candidates(before, after.as_ref(), limits::SWEEP_BATCH)
         })?;
         let Some(last) = rows.last().cloned() else { return Ok(()) };
-        access.index.write("forget rows without a file", |tx| {
-            for row in &rows {
-                if !is_on_disk(access, row.hash)? && tx.is_removable(row.hash)? {
-                    tx.delete_blob(row.hash)?;
-                }
+        // What nothing needs any more and lies in a pack that is not yet worth writing anew has its row.
+        let packs = access.blobs.packs()?;
+        let mut gone = Vec::new();
+        for row in &rows {
+            if !access.blobs.is_there(row.hash, &packs)? {
+                gone.push(row.hash);
             }
-            Ok(())
-        })?;
+        }
+        if !gone.is_empty() {
+            access.index.write("forget rows without a file", |tx| {
+                // Looked at again: since then somebody may have put it there, and be about to name it.
+                let packs = access.blobs.packs()?;
+                for hash in gone {
+                    if !access.blobs.is_there(hash, &packs)? && tx.is_removable(hash)? {
+                        tx.delete_blob(hash)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
         after = Some(last);
     }
-}
-
-fn is_on_disk(access: &Access, hash: BlobHash) -> Result<bool> {
-    Ok(disk::modified_ns(&access.blobs.path(hash))?.is_some())
 }
 
 /// Removes temporary files and leases of operations that have no row and whose lease nobody holds.

@@ -251,3 +251,34 @@ def read_manifest(raw):
     if not raw.endswith(tail) or digest(raw[:-len(tail)] + b"}") != manifest["digest"]:
         raise Invalid("the digest does not match")
     return manifest
+
+
+def read_pack_trailer(raw):
+    """(hash, offset, length) of each blob in a pack, from its trailer, which is checked."""
+    if raw[-8:] != b"tppack01":
+        raise Invalid("it does not end as a pack does")
+    count = int.from_bytes(raw[-12:-8], "little")
+    payload = 1024 + 44 * count + 28
+    start = len(raw) - payload
+    if count > 65536 or start < 8:
+        raise Invalid("the trailer of a pack says too many blobs")
+    head = raw[start - 8:start]
+    if head[:4] != b"\x5e\x2a\x4d\x18" or int.from_bytes(head[4:], "little") != payload:
+        raise Invalid("the trailer of a pack is not a skippable frame of its length")
+    table = raw[start:start + 1024 + 44 * count]
+    if digest(table) != raw[-28:-12].hex():
+        raise Invalid("the checksum of a pack is wrong")
+    counted = [int.from_bytes(table[at:at + 4], "little") for at in range(0, 1024, 4)]
+    blobs = []
+    for at in range(1024, len(table), 44):
+        name, offset = table[at:at + 32].hex(), int.from_bytes(table[at + 32:at + 40], "little")
+        length = int.from_bytes(table[at + 40:at + 44], "little")
+        if length == 0 or offset + length > start - 8:
+            raise Invalid("a blob lies outside of its pack")
+        blobs.append((name, offset, length))
+    names = [name for name, _, _ in blobs]
+    if names != sorted(set(names)):
+        raise Invalid("the blobs of a pack are not in order")
+    if counted != [sum(int(name[:2], 16) <= first for name in names) for first in range(256)]:
+        raise Invalid("the table of a pack is wrong")
+    return blobs

@@ -28,6 +28,8 @@ class Store:
         self.root = pathlib.Path(root)
         # Content by the name that it was found to have.
         self.right = {}
+        # Where each packed blob is, once that was read.
+        self.packs = None
 
     def manifests(self):
         """(session, seq, path) of everything that is named like a manifest, sorted."""
@@ -53,7 +55,7 @@ class Store:
         if len(name) != 64 or not set(name) <= HEX:
             raise fmt.Invalid(f"{name} is not a hash")
         path = self.root / "blobs" / name[:2] / name
-        raw = path.read_bytes()
+        raw = path.read_bytes() if path.exists() else self.packed(name)
         check_frame(raw, size)
         content = subprocess.run(["zstd", "-dcq"], input=raw, stdout=subprocess.PIPE, check=True).stdout
         if len(content) != size:
@@ -63,6 +65,21 @@ class Store:
             raise fmt.Invalid(f"blob {name} has another content")
         self.right[name] = content
         return content
+
+    def packed(self, name):
+        """The frame of a blob that lies in a pack."""
+        if self.packs is None:
+            self.packs = {}
+            for path in sorted((self.root / "packs").glob("*.pack")):
+                raw = path.read_bytes()
+                for found, offset, length in fmt.read_pack_trailer(raw):
+                    self.packs.setdefault(found, (path, offset, length))
+        if name not in self.packs:
+            raise fmt.Invalid(f"blob {name} is not there")
+        path, offset, length = self.packs[name]
+        with open(path, "rb") as pack:
+            pack.seek(offset)
+            return pack.read(length)
 
     def entries(self, manifest):
         entries = fmt.read_tree(manifest, self.blob)

@@ -1,0 +1,106 @@
+//! The directory of packs.
+//!
+//! Which packs there are is asked of the directory and remembered for the process. A pack may come or
+//! go at any time, so whoever does not find something in those that are remembered asks again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::blobs::is_errno;
+use crate::blobs::pack::{Frame, OpenError, Pack, id_of};
+use crate::disk::{Dir, make_private_dir};
+use crate::error::Result;
+use crate::hash::BlobHash;
+use crate::id::PackId;
+
+const NAME: &str = "packs";
+
+/// Which packs there are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PackList {
+    /// In no order.
+    pub(crate) packs: Arc<[Arc<Pack>]>,
+    /// What has the name of a pack and cannot be read as one, with the reason.
+    pub(super) damaged: Arc<[(PackId, String)]>,
+}
+
+impl PackList {
+    /// The packs that hold a blob, each with where.
+    pub(crate) fn find(&self, hash: BlobHash) -> impl Iterator<Item = (&Arc<Pack>, Frame)> {
+        self.packs.iter().filter_map(move |pack| pack.find(hash).map(|frame| (pack, frame)))
+    }
+
+    /// Whether one of the packs holds a blob, by its trailer.
+    pub(crate) fn holds(&self, hash: BlobHash) -> bool {
+        self.find(hash).next().is_some()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Packs {
+    store: PathBuf,
+    remembered: Mutex<Option<PackList>>,
+}
+
+impl Packs {
+    pub(super) fn new(store: &Path) -> Self {
+        Self { store: store.to_owned(), remembered: Mutex::default() }
+    }
+
+    /// The directory, made where it is missing.
+    pub(super) fn dir(&self) -> Result<Dir> {
+        make_private_dir(&self.store.join(NAME))
+    }
+
+    /// The packs as they were when this process looked last.
+    pub(super) fn remembered(&self) -> Result<PackList> {
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        remembered.map_or_else(|| self.list(), Ok)
+    }
+
+    /// The packs as they are now.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] where the directory or a pack in it cannot be read: never a list that is
+    /// too short.
+    ///
+    /// # Cost
+    /// One listing, and the opening of those that are new.
+    pub(super) fn list(&self) -> Result<PackList> {
+        let dir = match Dir::open(&self.store.join(NAME)) {
+            Ok(dir) => dir,
+            // Made before there were packs, or a copy that lost empty directories.
+            Err(error) if is_errno(&error, Errno::NOENT) => return Ok(PackList::default()),
+            Err(error) => return Err(error),
+        };
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: HashMap<PackId, Arc<Pack>> = remembered
+            .iter()
+            .flat_map(|list| list.packs.iter())
+            .map(|pack| (pack.id, Arc::clone(pack)))
+            .collect();
+        let (mut packs, mut damaged) = (Vec::new(), Vec::new());
+        for name in dir.names()? {
+            // Anything else is not ours.
+            let Some(id) = id_of(&name) else { continue };
+            if let (Some(pack), Some(now)) = (known.get(&id), dir.stat(&name)?)
+                && pack.is_as_opened(&now)
+            {
+                packs.push(Arc::clone(pack));
+                continue;
+            }
+            match Pack::open(&dir, id) {
+                Ok(pack) => packs.push(Arc::new(pack)),
+                Err(OpenError::Gone) => {}
+                Err(OpenError::Damaged(reason)) => damaged.push((id, reason)),
+                Err(OpenError::Store(error)) => return Err(error),
+            }
+        }
+        let list = PackList { packs: packs.into(), damaged: damaged.into() };
+        *remembered = Some(list.clone());
+        Ok(list)
+    }
+}

@@ -1,0 +1,101 @@
+//! What can be saved of a pack whose trailer is damaged: the frames speak for themselves.
+
+use std::os::unix::fs::FileExt;
+
+use rustix::io::Errno;
+
+use crate::blobs::pack::file_name;
+use crate::blobs::{Blobs, frame, is_errno};
+use crate::disk::{self, Dir, file_stat};
+use crate::error::{BadFile, IoContext, Repair, Result};
+use crate::hash::BlobHash;
+use crate::id::OperationId;
+use crate::limits;
+
+/// A zstd frame begins with this.
+const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// No pack of ours is longer: the last frame may be beyond [`limits::PACK_BYTES_MAX`], and the trailer
+/// follows.
+const SALVAGED_BYTES_MAX: u64 = limits::PACK_BYTES_MAX + 2 * limits::FILE_IN_MEMORY_BYTES_MAX;
+
+impl Blobs {
+    /// Writes what is whole in each pack that cannot be opened, or whose trailer is damaged, into new
+    /// packs, and then moves the damaged one to the directory `aside`. Gives those, and the ones that
+    /// cannot be read at all, which stay where they are. The caller keeps everybody else out of the
+    /// store.
+    ///
+    /// # Durability
+    /// What was saved is durable before the damaged pack leaves its place.
+    ///
+    /// # Cost
+    /// The reading and decoding of these packs, each of which is in memory for that.
+    pub(crate) fn salvage_packs(&self, aside: &Dir) -> Result<(Vec<Repair>, Vec<BadFile>)> {
+        let list = self.packs.list()?;
+        let mut damaged = list.damaged.to_vec();
+        for pack in list.packs.iter() {
+            if let Err(reason) = pack.frames() {
+                damaged.push((pack.id, reason));
+            }
+        }
+        let dir = self.packs.dir()?;
+        let (mut repairs, mut left) = (Vec::new(), Vec::new());
+        for (id, reason) in damaged {
+            let name = file_name(id);
+            let count = match self.salvage(&dir, &name) {
+                Ok(count) => count,
+                Err(error) => {
+                    let (path, reason) = (dir.path_of(name.as_bytes()), error.with_source());
+                    left.push(BadFile { path, reason });
+                    continue;
+                }
+            };
+            let kept = disk::set_aside(&dir, name.as_bytes(), aside)?;
+            let reason = format!("{reason}; {count} blobs of it were whole");
+            repairs.push(Repair { file: dir.path_of(name.as_bytes()), reason, aside: kept });
+        }
+        Ok((repairs, left))
+    }
+
+    fn salvage(&self, dir: &Dir, name: &str) -> Result<u64> {
+        let path = dir.path_of(name.as_bytes());
+        let file = match dir.open_file(name.as_bytes()) {
+            Ok(file) => file,
+            // A symlink, a socket.
+            Err(error) if is_errno(&error, Errno::LOOP) || is_errno(&error, Errno::NXIO) => {
+                return Ok(0);
+            }
+            Err(error) => return Err(error),
+        };
+        let stat = file_stat(&file, &path)?;
+        if stat.kind != disk::FileKind::File {
+            return Ok(0);
+        }
+        let length = usize::try_from(stat.size.min(SALVAGED_BYTES_MAX)).unwrap_or(0);
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, 0).at("read", &path)?;
+        let staging = self.stage(OperationId::random())?;
+        let (mut at, mut count) = (0, 0);
+        while let Some(begin) = find(&bytes, at) {
+            let rest = &bytes[begin..];
+            let whole = frame::length(rest)
+                .and_then(|length| Some((&rest[..length], frame::decode_whole(&rest[..length])?)));
+            match whole {
+                Some((frame, content)) => {
+                    staging.put_in_pack(BlobHash::of(&content), frame)?;
+                    count += 1;
+                    at = begin + frame.len();
+                }
+                None => at = begin + 1,
+            }
+        }
+        staging.publish()?;
+        Ok(count)
+    }
+}
+
+/// Where, from `start` on, a frame may begin.
+fn find(bytes: &[u8], start: usize) -> Option<usize> {
+    let rest = bytes.get(start..)?;
+    rest.windows(FRAME.len()).position(|bytes| bytes == FRAME).map(|at| start + at)
+}

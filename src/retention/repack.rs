@@ -1,0 +1,362 @@
+//! Packs in a collection: loose blobs move into them, and packs with much that nothing names are
+//! written anew.
+//!
+//! Nothing here makes content unavailable, not for a moment: what moves is in its new place, durable,
+//! before the old place goes, and whoever looks for it looks twice. What is *not* moved with a pack is
+//! removed with it, so that is decided as in a sweep: under the index's write lock, by rows and pins,
+//! and the pack is unlinked in the same transaction.
+//!
+//! One pack is written at a time, so this needs the room of one pack, [`Packing::pack_bytes_max`], and
+//! leaves things as they are where there is less.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::blobs::{Frame, Loose, Pack, Presence, Staging};
+use crate::clock::Timestamp;
+use crate::disk;
+use crate::error::{BadFile, Error, Result};
+use crate::hash::BlobHash;
+use crate::limits::{self, Packing};
+use crate::monitor::Monitor;
+use crate::operation::OperationKind;
+use crate::registration::Operation;
+use crate::retention::SweepOutcome;
+use crate::sessions::with_source;
+
+/// A pack and what of it is needed.
+#[derive(Debug)]
+pub(super) struct PackUse {
+    pack: Arc<Pack>,
+    /// In order of hash.
+    live: Vec<Frame>,
+    /// What nothing names, and for long enough.
+    dead: Vec<Frame>,
+    /// What a pack before this one holds too.
+    double: Vec<Frame>,
+}
+
+impl PackUse {
+    fn live_bytes(&self) -> u64 {
+        bytes_of(&self.live)
+    }
+}
+
+fn bytes_of(frames: &[Frame]) -> u64 {
+    frames.iter().map(|frame| u64::from(frame.length)).sum()
+}
+
+/// Which packs are worth writing anew, by the length of their files and of what in them is needed:
+/// those of which a quarter is not, and the small ones where there are many of them. In their order.
+pub(super) fn worth_rewriting(packs: &[(u64, u64)], packing: Packing) -> Vec<usize> {
+    let is_small = |bytes: u64| bytes < packing.pack_bytes_max / 8;
+    let small = packs.iter().filter(|(bytes, _)| is_small(*bytes)).count();
+    let is_worth = |&(bytes, live): &(u64, u64)| {
+        live < bytes - bytes / 4 || (small > packing.small_packs_max && is_small(bytes))
+    };
+    packs.iter().enumerate().filter(|(_, pack)| is_worth(pack)).map(|(at, _)| at).collect()
+}
+
+/// What of each pack is needed. `before`: what lost its last name, or was written, later is needed.
+///
+/// Cost: the names of all packs, and one pass over those of all blobs in the index.
+pub(super) fn survey(access: &Access, before: Timestamp) -> Result<Vec<PackUse>> {
+    let mut packs = access.blobs.packs()?.packs.to_vec();
+    // The oldest first: of what is there twice the newer one is double.
+    packs.sort_by_key(|pack| (pack.mtime_ns(), pack.id));
+    let mut uses = Vec::with_capacity(packs.len());
+    let mut seen: HashSet<BlobHash> = HashSet::new();
+    for pack in packs {
+        let frames = pack.frames().map_err(|reason| Error::DeletionBlocked {
+            files: vec![BadFile { path: pack.path().to_owned(), reason }],
+        })?;
+        let hashes: Vec<BlobHash> = frames.iter().map(|frame| frame.hash).collect();
+        let free = access.index.read("find free blobs", |tx| tx.free_blobs_in_order(&hashes))?;
+        let written = Timestamp::from_ns(pack.mtime_ns());
+        let mut used = PackUse { pack, live: Vec::new(), dead: Vec::new(), double: Vec::new() };
+        for frame in frames {
+            let youngest =
+                free.get(&frame.hash).map(|since| since.map_or(written, |s| s.max(written)));
+            match youngest {
+                Some(youngest) if youngest <= before => used.dead.push(frame),
+                _ if !seen.insert(frame.hash) => used.double.push(frame),
+                _ => used.live.push(frame),
+            }
+        }
+        uses.push(used);
+    }
+    Ok(uses)
+}
+
+/// How many blobs of the packs that are worth it would be removed, and how many bytes.
+pub(super) fn count(access: &Access, before: Timestamp, outcome: &mut SweepOutcome) -> Result<()> {
+    let uses = survey(access, before)?;
+    for at in worth_rewriting(&sizes(&uses), access.blobs.packing()) {
+        outcome.blobs_removed += uses[at].dead.len() as u64;
+        outcome.bytes_removed += bytes_of(&uses[at].dead) + bytes_of(&uses[at].double);
+    }
+    Ok(())
+}
+
+fn sizes(uses: &[PackUse]) -> Vec<(u64, u64)> {
+    uses.iter().map(|used| (used.pack.bytes(), used.live_bytes())).collect()
+}
+
+/// Moves loose blobs into packs and writes packs anew, as far as that is worth it. The caller holds the
+/// sweep's lock and has swept the loose blobs.
+pub(super) fn repack(
+    access: &Access,
+    before: Timestamp,
+    monitor: &dyn Monitor,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    // A capture that protects everything is at work: nothing would be freed, and it writes packs.
+    if access.index.read("list operations", |tx| tx.operations())?.iter().any(|row| row.pin_all) {
+        return Ok(());
+    }
+    if disk::available_bytes(&access.tmp)?
+        < access.blobs.packing().pack_bytes_max + limits::DISK_FLOOR_BYTES
+    {
+        return rewrite(access, before, Room::None, monitor, outcome);
+    }
+    rewrite(access, before, Room::ForOnePack, monitor, outcome)?;
+    consolidate(access, before, monitor, outcome)
+}
+
+/// Whether a pack can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    ForOnePack,
+    /// Only packs that nothing needs can go.
+    None,
+}
+
+fn rewrite(
+    access: &Access,
+    before: Timestamp,
+    room: Room,
+    monitor: &dyn Monitor,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let mut uses = survey(access, before)?;
+    let worth: HashSet<usize> =
+        worth_rewriting(&sizes(&uses), access.blobs.packing()).into_iter().collect();
+    let mut at = 0;
+    uses.retain(|used| {
+        at += 1;
+        worth.contains(&(at - 1)) && (room == Room::ForOnePack || used.live.is_empty())
+    });
+    let packing = access.blobs.packing();
+    let mut group: Vec<PackUse> = Vec::new();
+    for used in uses {
+        let bytes = group.iter().map(PackUse::live_bytes).sum::<u64>();
+        if !group.is_empty() && bytes + used.live_bytes() > packing.pack_bytes_max {
+            rewrite_group(access, std::mem::take(&mut group), monitor, outcome)?;
+        }
+        group.push(used);
+    }
+    if group.is_empty() { Ok(()) } else { rewrite_group(access, group, monitor, outcome) }
+}
+
+/// Writes what is needed of some packs into a new one and removes them.
+fn rewrite_group(
+    access: &Access,
+    group: Vec<PackUse>,
+    monitor: &dyn Monitor,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let (operation, ()) = Operation::begin(access, OperationKind::Sweep, None, |_| Ok((None, ())))?;
+    let staging = access.blobs.stage(operation.id())?;
+    let mut whole = Vec::new();
+    for used in group {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if copy(access, &staging, &used.pack, &used.live)?
+            && is_elsewhere(access, &used.pack, &used.double, &staging)?
+        {
+            whole.push(used);
+        }
+    }
+    staging.publish()?;
+    for used in whole {
+        remove(access, &operation, used, outcome)?;
+    }
+    operation.end()
+}
+
+/// Copies frames, each after its content was compared with its name. `false` where one is damaged and
+/// there is no other: the pack stays as it is, for a person or a healing capture.
+fn copy(access: &Access, staging: &Staging<'_>, pack: &Pack, frames: &[Frame]) -> Result<bool> {
+    for frame in frames {
+        let bytes = pack.read_frame(frame)?;
+        if crate::blobs::is_frame_of(&bytes, frame.hash) {
+            staging.put_in_pack(frame.hash, &bytes)?;
+        } else if !matches!(access.blobs.check(frame.hash, None)?, Presence::Present { .. }) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether good copies of all these are in another pack or about to be published.
+fn is_elsewhere(
+    access: &Access,
+    pack: &Pack,
+    frames: &[Frame],
+    staging: &Staging<'_>,
+) -> Result<bool> {
+    let others = access.blobs.packs()?;
+    for frame in frames {
+        let is_kept = staging.is_staged(frame.hash)
+            || others.packs.iter().filter(|other| other.id != pack.id).any(|other| {
+                other.find(frame.hash).is_some_and(|found| {
+                    other
+                        .read_frame(&found)
+                        .is_ok_and(|bytes| crate::blobs::is_frame_of(&bytes, frame.hash))
+                })
+            });
+        // The other one is damaged: then this is the one that is needed.
+        if !is_kept && !copy(access, staging, pack, std::slice::from_ref(frame))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// How often what somebody needs after all is copied before the pack is left as it is.
+const ROUNDS_MAX: u32 = 3;
+
+/// Removes a pack whose needed content is elsewhere, unless somebody needs more of it by now: that is
+/// copied first.
+fn remove(
+    access: &Access,
+    operation: &Operation<'_>,
+    used: PackUse,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let mut dropped = used.dead;
+    for _ in 0..ROUNDS_MAX {
+        let removed = access.index.write("remove a pack", |tx| {
+            // Asked under the write lock, as in a sweep: a pin that was committed by now is seen, and
+            // one that comes later does not find it.
+            let mut needed = Vec::new();
+            for frame in &dropped {
+                if !tx.is_removable(frame.hash)? {
+                    needed.push(*frame);
+                }
+            }
+            if !needed.is_empty() {
+                return Ok(Err(needed));
+            }
+            access.blobs.remove_pack(used.pack.id)?;
+            let packs = access.blobs.packs()?;
+            for frame in &dropped {
+                if !access.blobs.is_there(frame.hash, &packs)? {
+                    tx.delete_blob(frame.hash)?;
+                }
+            }
+            Ok(Ok(()))
+        });
+        let needed = match removed {
+            Ok(Ok(())) => {
+                outcome.blobs_removed += dropped.len() as u64;
+                outcome.bytes_removed += bytes_of(&dropped) + bytes_of(&used.double);
+                return Ok(());
+            }
+            Ok(Err(needed)) => needed,
+            Err(error @ Error::Io { .. }) => {
+                let (path, reason) = (used.pack.path().to_owned(), with_source(&error));
+                outcome.failed.push(BadFile { path, reason });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let staging = access.blobs.stage(operation.id())?;
+        if !copy(access, &staging, &used.pack, &needed)? {
+            return Ok(());
+        }
+        staging.publish()?;
+        dropped.retain(|frame| !needed.contains(frame));
+    }
+    Ok(())
+}
+
+/// Moves small loose blobs that something names into packs, if there are enough of them.
+fn consolidate(
+    access: &Access,
+    before: Timestamp,
+    monitor: &dyn Monitor,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let mut loose = Vec::new();
+    for shard in 0..=u8::MAX {
+        let mut blobs = access.blobs.list_shard(shard)?.blobs;
+        blobs.sort_unstable_by_key(|blob| blob.hash);
+        let hashes: Vec<BlobHash> = blobs.iter().map(|blob| blob.hash).collect();
+        let free = access.index.read("find free blobs", |tx| tx.free_blobs(&hashes))?;
+        // A young one may be on its way into a checkpoint, a long one gains nothing, and what nothing
+        // names is about to go.
+        blobs.retain(|blob| {
+            blob.stored_size <= limits::CONSOLIDATED_BYTES_MAX
+                && Timestamp::from_ns(blob.mtime_ns) <= before
+                && !free.contains_key(&blob.hash)
+        });
+        loose.extend(blobs);
+    }
+    let packing = access.blobs.packing();
+    if loose.len() < packing.consolidate_from {
+        return Ok(());
+    }
+    let mut batch: Vec<Loose> = Vec::new();
+    let mut bytes = 0;
+    for blob in loose {
+        if bytes + blob.stored_size > packing.pack_bytes_max
+            || batch.len() >= limits::PACK_FRAMES_MAX as usize
+        {
+            consolidate_batch(access, &std::mem::take(&mut batch), monitor, outcome)?;
+            bytes = 0;
+        }
+        bytes += blob.stored_size;
+        batch.push(blob);
+    }
+    consolidate_batch(access, &batch, monitor, outcome)
+}
+
+fn consolidate_batch(
+    access: &Access,
+    batch: &[Loose],
+    monitor: &dyn Monitor,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let (operation, ()) = Operation::begin(access, OperationKind::Sweep, None, |_| Ok((None, ())))?;
+    let staging = access.blobs.stage(operation.id())?;
+    let packs = access.blobs.packs()?;
+    let mut moved: Vec<BlobHash> = Vec::with_capacity(batch.len());
+    for blob in batch {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        // A damaged one stays where it is: verify names it, and a capture that has the bytes heals it.
+        let Some(bytes) = access.blobs.read_loose(blob.hash)? else { continue };
+        if !crate::blobs::is_frame_of(&bytes, blob.hash) {
+            continue;
+        }
+        // A good one of the same length, which is what the index knows of it, makes this one needless.
+        let is_double = packs
+            .find(blob.hash)
+            .any(|(pack, frame)| pack.read_frame(&frame).is_ok_and(|other| other == bytes));
+        if !is_double {
+            staging.put_in_pack(blob.hash, &bytes)?;
+        }
+        moved.push(blob.hash);
+    }
+    staging.publish()?;
+    for hash in &moved {
+        // In its new place it is durable by now, so no transaction is needed: nothing is taken away.
+        access.blobs.remove(*hash)?;
+    }
+    outcome.blobs_packed += moved.len() as u64;
+    operation.end()
+}
