@@ -125,6 +125,9 @@ fn compare(settings: &Settings) -> Outcome<()> {
     let peers = all_peers(settings);
     let order: Vec<&'static str> = peers.iter().map(|peer| peer.name()).collect();
     let (there, missing) = choose(peers, settings, &place)?;
+    if !process::can_tell_peak() {
+        println!("GNU time: missing, so peak memory is not told");
+    }
     let started = Instant::now();
     let mut contest = Contest::new(settings, &place, file_system, there)?;
     let corpus = contest.corpus();

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
@@ -150,6 +151,7 @@ pub(crate) struct Contest<'a> {
     /// The tree, and the copies of it that some have for themselves.
     trees: Vec<Corpus>,
     turn: u64,
+    started: Instant,
 }
 
 impl<'a> Contest<'a> {
@@ -176,6 +178,7 @@ impl<'a> Contest<'a> {
             contestants,
             trees,
             turn: 0,
+            started: Instant::now(),
         })
     }
 
@@ -245,12 +248,15 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Deletes what is no longer needed, unless that would slow down what comes after.
-    pub(crate) fn discard(&self, path: &Path) -> Outcome<()> {
-        if !self.file_system.is_slow_after_deleting && !self.settings.keep {
-            fs::remove_dir_all(path)?;
-        }
-        Ok(())
+    /// Whether nothing is deleted during the run: because that is wanted, or because it would slow
+    /// down what comes after.
+    pub(crate) fn keeps_everything(&self) -> bool {
+        self.settings.keep || self.file_system.is_slow_after_deleting
+    }
+
+    /// A run takes long: where it is goes to standard error.
+    pub(crate) fn tell(&self, phase: &str) {
+        eprintln!("{:>6.0} s  {phase}", self.started.elapsed().as_secs_f64());
     }
 }
 
@@ -281,6 +287,11 @@ fn remove_if_empty(directory: &Path) -> io::Result<bool> {
         fs::remove_dir(directory)?;
     }
     Ok(is_empty)
+}
+
+/// Deletes what is no longer needed, unless everything is kept.
+pub(crate) fn discard(directory: &Path, keeps_everything: bool) -> io::Result<()> {
+    if keeps_everything { Ok(()) } else { fs::remove_dir_all(directory) }
 }
 
 /// Hands everything that was written to the disk, so that the next to be timed does not pay for it.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
-use crate::contest::{Contest, Contestant, SESSION, kilo, mega, settle};
+use crate::contest::{Contest, Contestant, SESSION, discard, kilo, mega, settle};
 use crate::corpus::{AGENT, Corpus, Edit, Kind};
 use crate::fingerprint::{self, Fingerprint};
 use crate::operation::{Operation, Phase};
@@ -46,39 +46,34 @@ pub(crate) fn run(contest: &mut Contest<'_>) -> Outcome<()> {
     first_captures(contest)?;
     let collects = settings.wants_phase(Phase::Space);
     if collects {
-        phase("turns into a store of their own");
+        contest.tell("turns into a store of their own");
         grow(contest)?;
     }
     let grown = Instant::now();
     contest.select(STORE)?;
     fill(contest)?;
     if settings.wants_phase(Phase::Turns) {
-        phase("captures");
+        contest.tell("captures");
         turns(contest)?;
     }
     if settings.wants_phase(Phase::History) {
-        phase("history");
+        contest.tell("history");
         history(contest)?;
     }
     if settings.wants_phase(Phase::Back) {
-        phase("restoring");
+        contest.tell("restoring");
         back(contest)?;
     }
     if settings.wants_phase(Phase::Into) {
-        phase("restoring everything");
+        contest.tell("restoring everything");
         into(contest)?;
     }
     if collects {
-        phase("collecting");
+        contest.tell("collecting");
         thread::sleep(GRACE.saturating_sub(grown.elapsed()));
         collect(contest)?;
     }
     Ok(())
-}
-
-/// A run takes long: where it is goes to standard error.
-fn phase(name: &str) {
-    eprintln!("... {name}");
 }
 
 /// Each into a new store each time.
@@ -88,7 +83,7 @@ fn first_captures(contest: &mut Contest<'_>) -> Outcome<()> {
     let last = if settings.wants_phase(Phase::Space) { counted.max(FIRST_STORE) } else { counted };
     thread::sleep(SETTLED);
     for store in 0..=last {
-        phase(&format!("first captures, {store} of {last}"));
+        contest.tell(&format!("first captures, {store} of {last}"));
         let place = contest.place.clone();
         contest.random.shuffle(&mut contest.contestants);
         for contestant in &mut contest.contestants {
@@ -112,10 +107,11 @@ fn first_captures(contest: &mut Contest<'_>) -> Outcome<()> {
                 contestant.record(Operation::SizeFirst, 1, size);
             }
         }
-        // Those between the ones that are used again.
-        if store > FIRST_STORE || (store > 0 && !settings.wants_phase(Phase::Space)) {
-            for contestant in &contest.contestants {
-                contest.discard(&contestant.site(store).store)?;
+        let is_used_again =
+            store == STORE || (store <= FIRST_STORE && settings.wants_phase(Phase::Space));
+        for contestant in &contest.contestants {
+            if !is_used_again || contestant.peer.pace() == Pace::Once {
+                discard(&contestant.site(store).store, contest.keeps_everything())?;
             }
         }
     }
@@ -380,6 +376,7 @@ fn into(contest: &mut Contest<'_>) -> Outcome<()> {
     thread::sleep(SETTLED);
     let from = newest_of_each(contest, 1)?;
     let expected = listed(contest.corpus());
+    let keeps = contest.keeps_everything();
     for round in 1..=settings.first_rounds {
         contest.random.shuffle(&mut contest.contestants);
         let place = contest.place.clone();
@@ -397,12 +394,7 @@ fn into(contest: &mut Contest<'_>) -> Outcome<()> {
             if contestant.time(Operation::Into, round, ability)? {
                 check_restored(contestant, &expected, &out)?;
             }
-        }
-        for contestant in &contest.contestants {
-            let out = place.join(format!("{}-restored-{round}", contestant.name()));
-            if out.exists() {
-                contest.discard(&out)?;
-            }
+            discard(&out, keeps)?;
         }
     }
     Ok(())
