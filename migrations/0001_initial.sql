@@ -12,7 +12,8 @@
 -- counter of their own because an edit gives a new parent to all pages beside the edited one: their
 -- counters lie close together here, and far apart among the blobs.
 --
--- Where a blob's bytes are, in a file of their own or in a pack, is not said here: packs say it.
+-- Packs will need a table of frames (pack, offset, blob), since one blob may lie in two places; a blob
+-- without a frame is loose. No column is kept for them here.
 
 CREATE TABLE sessions (
     id          INTEGER PRIMARY KEY,
