@@ -28,12 +28,13 @@ pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{
     copy_attributes, hash_file, is_directory, list_dir, make_directory_if_missing, modified_ns,
-    overwrite_start, read_start, real_path, remove_abandoned, remove_file, remove_tree, replace,
+    overwrite, read_start, real_path, remove_abandoned, remove_file, remove_tree, replace,
     require_space, reserve, set_file_mode, touch,
 };
 pub(crate) use small::{
     Created, append_line, append_line_soon, check_size, create_dir_with, create_durably,
-    make_private_dir, read_small, remove_durably, replace_durably, set_aside, write_whole,
+    make_private_dir, open_small, read_range, read_small, remove_durably, replace_durably,
+    set_aside, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{

@@ -4,8 +4,10 @@
 //! leave the root, so code that holds one need not check again.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,9 +17,14 @@ use crate::limits;
 /// A path relative to a workspace's root. The root itself is the empty path. No component is empty,
 /// `.` or `..`; there is no NUL, no leading and no trailing slash. Ordered by bytes.
 ///
-/// A clone shares the bytes: a capture names each path in several lists.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RelPath(Arc<[u8]>);
+/// A clone shares the bytes: a capture names each path in several lists. So does the path above it, and
+/// paths that were read together have one buffer for all.
+#[derive(Clone, Default)]
+pub struct RelPath {
+    buffer: Arc<[u8]>,
+    start: u32,
+    length: u32,
+}
 
 /// Why bytes are not a [`RelPath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,14 +62,39 @@ impl RelPath {
         if bytes.is_empty() {
             return Ok(Self::root());
         }
-        if bytes.len() > limits::PATH_BYTES_MAX {
-            return Err(InvalidPath::TooLong);
+        check(bytes)?;
+        Ok(Self::whole(bytes.into()))
+    }
+
+    /// Checks and takes the bytes of `buffer` from `start` on, which are not copied.
+    ///
+    /// # Errors
+    /// As [`RelPath::new`]; [`InvalidPath::TooLong`] also where the buffer has not that many.
+    pub(crate) fn shared(
+        buffer: &Arc<[u8]>,
+        start: usize,
+        length: usize,
+    ) -> Result<Self, InvalidPath> {
+        if length == 0 {
+            return Ok(Self::root());
         }
-        if bytes[0] == b'/' {
-            return Err(InvalidPath::Absolute);
-        }
-        bytes.split(|&byte| byte == b'/').try_for_each(check_component)?;
-        Ok(Self(bytes.into()))
+        let end = start.checked_add(length).ok_or(InvalidPath::TooLong)?;
+        check(buffer.get(start..end).ok_or(InvalidPath::TooLong)?)?;
+        let number = |number| u32::try_from(number).map_err(|_| InvalidPath::TooLong);
+        Ok(Self { buffer: Arc::clone(buffer), start: number(start)?, length: number(length)? })
+    }
+
+    /// All of a buffer that is a valid path.
+    fn whole(buffer: Arc<[u8]>) -> Self {
+        // No valid path has more than `PATH_BYTES_MAX`.
+        let length = u32::try_from(buffer.len()).unwrap_or(0);
+        Self { buffer, start: 0, length }
+    }
+
+    /// The beginning of this path, up to a slash.
+    fn above(&self, end: usize) -> Self {
+        let length = u32::try_from(end).unwrap_or(0);
+        Self { buffer: Arc::clone(&self.buffer), start: self.start, length }
     }
 
     /// This path with one more component, a name as the file system gave it.
@@ -77,7 +109,8 @@ impl RelPath {
         if self.is_root() {
             return Self::new(name);
         }
-        let length = self.0.len() + 1 + name.len();
+        let own = self.as_bytes();
+        let length = own.len() + 1 + name.len();
         if length > limits::PATH_BYTES_MAX {
             return Err(InvalidPath::TooLong);
         }
@@ -90,31 +123,33 @@ impl RelPath {
             long.resize(length, 0);
             &mut long[..]
         };
-        let (above, below) = bytes.split_at_mut(self.0.len());
-        above.copy_from_slice(&self.0);
+        let (above, below) = bytes.split_at_mut(own.len());
+        above.copy_from_slice(own);
         below[0] = b'/';
         below[1..].copy_from_slice(name);
-        Ok(Self((&*bytes).into()))
+        Ok(Self::whole((&*bytes).into()))
     }
 
     /// Whether this is the workspace's root.
     pub fn is_root(&self) -> bool {
-        self.0.is_empty()
+        self.length == 0
     }
 
     /// The bytes, for comparing, hashing and system calls.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        let start = self.start as usize;
+        // Within the buffer since it was made.
+        self.buffer.get(start..start + self.length as usize).unwrap_or_default()
     }
 
     /// The path as the operating system takes it; empty for the root.
     pub fn as_os(&self) -> &Path {
-        Path::new(OsStr::from_bytes(&self.0))
+        Path::new(OsStr::from_bytes(self.as_bytes()))
     }
 
     /// The last component; empty for the root.
     pub fn name(&self) -> &[u8] {
-        self.0.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+        self.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
     /// The directory that holds this path; `None` for the root.
@@ -122,27 +157,28 @@ impl RelPath {
         if self.is_root() {
             return None;
         }
-        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        Some(Self(self.0[..end].into()))
+        let end = self.as_bytes().iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Some(self.above(end))
     }
 
     /// The components from the top; none for the root.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.split(|&byte| byte == b'/').filter(|name| !name.is_empty())
+        self.as_bytes().split(|&byte| byte == b'/').filter(|name| !name.is_empty())
     }
 
     /// The directories above this path, from the root down, itself excluded.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         let root = (!self.is_root()).then(Self::root);
-        let inner = self.0.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
-        root.into_iter().chain(inner.map(|(end, _)| Self(self.0[..end].into())))
+        let inner = self.as_bytes().iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        root.into_iter().chain(inner.map(|(end, _)| self.above(end)))
     }
 
     /// Whether this is `ancestor` or lies below it.
     pub fn is_at_or_below(&self, ancestor: &Self) -> bool {
-        ancestor.is_root()
-            || self.0 == ancestor.0
-            || (self.0.starts_with(&ancestor.0) && self.0.get(ancestor.0.len()) == Some(&b'/'))
+        let (own, above) = (self.as_bytes(), ancestor.as_bytes());
+        above.is_empty()
+            || own == above
+            || (own.starts_with(above) && own.get(above.len()) == Some(&b'/'))
     }
 }
 
@@ -167,6 +203,17 @@ pub(crate) fn at_or_below<T>(
     own.into_iter().chain(first..first + count)
 }
 
+/// Whether `bytes`, not empty, are a path.
+fn check(bytes: &[u8]) -> Result<(), InvalidPath> {
+    if bytes.len() > limits::PATH_BYTES_MAX {
+        return Err(InvalidPath::TooLong);
+    }
+    if bytes.first() == Some(&b'/') {
+        return Err(InvalidPath::Absolute);
+    }
+    bytes.split(|&byte| byte == b'/').try_for_each(check_component)
+}
+
 /// Whether `name` can stand between two slashes.
 fn check_component(name: &[u8]) -> Result<(), InvalidPath> {
     match name {
@@ -179,7 +226,33 @@ fn check_component(name: &[u8]) -> Result<(), InvalidPath> {
 
 impl Borrow<[u8]> for RelPath {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
+    }
+}
+
+impl PartialEq for RelPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for RelPath {}
+
+impl PartialOrd for RelPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RelPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for RelPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
@@ -190,13 +263,13 @@ impl fmt::Display for RelPath {
         if self.is_root() {
             return f.pad(".");
         }
-        f.pad(&printable(&self.0))
+        f.pad(&printable(self.as_bytes()))
     }
 }
 
 impl fmt::Debug for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", printable(&self.0))
+        write!(f, "{:?}", printable(self.as_bytes()))
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use stat_cache::{CacheHeader, StatCache};
+pub(crate) use stat_cache::{CacheHeader, News, StatCache};
 
 use crate::checkpoint::{Place, in_order_of_making};
 use crate::disk::{self, Dir};

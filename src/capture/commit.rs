@@ -13,7 +13,7 @@ use crate::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreRecord
 use crate::monitor::{Monitor, Notice, Phase};
 use crate::registration::Operation;
 use crate::sessions::with_source;
-use crate::workspaces::{CacheHeader, StatCache};
+use crate::workspaces::{CacheHeader, News, StatCache};
 
 /// Everything a manifest says that the trees do not.
 #[derive(Debug, Clone)]
@@ -262,10 +262,17 @@ pub(crate) fn save_cache(
     let dir = access.workspaces.directory(workspace);
     let CheckpointRef { id: checkpoint, digest } = checkpoint;
     let header = CacheHeader { store: access.store, checkpoint, digest };
-    if held.cache_is_current
-        && let Some(cache) = base.and_then(|base| base.cache)
-    {
-        return cache.rewrite_header(&dir, &header);
+    if let Some(cache) = base.and_then(|base| base.cache) {
+        if held.cache_is_current {
+            return cache.rewrite_header(&dir, &header);
+        }
+        let news = News {
+            entries: &held.entries,
+            touched: &held.touched,
+            rules: held.rules.as_ref(),
+            has_new_rules: held.has_new_rules,
+        };
+        return cache.update(&dir, &header, news, &access.tmp);
     }
     StatCache::write(&dir, &header, &held.entries, held.rules.as_ref(), &access.tmp)
 }

@@ -1,7 +1,7 @@
 //! What a capture needs to read: a merge of what was seen with what is known. Nothing is opened here.
 
 use std::collections::HashSet;
-use std::iter::Peekable;
+use std::ops::Range;
 
 use crate::capture::hold::{Held, ReadOutcome, ReadResult};
 use crate::checkpoint::CaptureProblem;
@@ -48,57 +48,47 @@ pub(super) struct Known {
 pub(super) struct Slot {
     pub(super) path: RelPath,
     pub(super) stat: FileStat,
-    /// The base's entry at this path.
-    known: Option<CachedEntry>,
+    /// Which of the known entries is at this path.
+    known: Option<usize>,
     /// `None` until it was read, or if it vanished.
     now: Option<CachedEntry>,
 }
 
-impl Slot {
-    /// Takes in what reading the file came to.
-    pub(super) fn take_outcome(&mut self, outcome: &ReadOutcome, moment: Moment) {
-        if let Some(stat) = outcome.stat {
-            self.stat = stat;
-        }
-        let kind = match outcome.result {
-            ReadResult::Vanished => return,
-            ReadResult::Omitted(reason) => EntryKind::Omitted { reason, rest: 0 },
-            ReadResult::Hashed { hash, size, unstable } => {
-                // Where only the time moved the base's entry stays, so that its page does.
-                let mtime_ns = match self.known.as_ref().map(|known| &known.entry.kind) {
-                    Some(EntryKind::File { hash: old, mtime_ns, .. }) if *old == hash => *mtime_ns,
-                    _ => self.stat.mtime_ns,
-                };
-                EntryKind::File { size, mtime_ns, hash, unstable }
-            }
-        };
-        let entry = Entry { path: self.path.clone(), mode: self.stat.mode, kind };
-        self.now = Some(moment.entry(entry, &self.stat));
-    }
+/// What becomes of the list of known entries at one place.
+#[derive(Debug)]
+struct Edit {
+    /// The index of a known entry, or of the one before which something comes.
+    at: usize,
+    step: Step,
 }
 
-/// One path of the result, in order.
 #[derive(Debug)]
-enum Row {
-    /// The base's entry, with what the file system said if the walk reported it.
-    Reused(CachedEntry, Option<FileStat>),
-    /// The next of the slots.
-    Slot,
+enum Step {
+    /// The entry stays; this is what the file system said.
+    Stay(FileStat),
+    /// It goes.
+    Go,
+    /// The next of the slots takes its place.
+    Replace,
+    /// The next of the slots comes before it.
+    Insert,
 }
 
 /// Which files need reading, and everything else already decided.
 #[derive(Debug)]
 pub(super) struct Decided {
-    rows: Vec<Row>,
+    /// The base's entries, in order. Those for which there is no edit stay.
+    known: Vec<CachedEntry>,
+    edits: Vec<Edit>,
     pub(super) slots: Vec<Slot>,
     /// The slots whose files are to be read.
     pub(super) to_read: Vec<usize>,
-    /// Paths that are known and were not found again.
-    gone: Vec<RelPath>,
     are_trusted: bool,
 }
 
 /// Merges what was seen with what is known: which files need no reading.
+///
+/// Cost: what was seen, and a bit for each known entry.
 pub(super) fn decide(
     observations: Vec<Observed>,
     known: Known,
@@ -107,20 +97,17 @@ pub(super) fn decide(
     moment: Moment,
 ) -> Decided {
     let Known { entries, kept, are_trusted } = known;
-    let mut decided = Decided {
-        rows: Vec::with_capacity(entries.len().max(observations.len())),
-        slots: Vec::new(),
-        to_read: Vec::new(),
-        gone: Vec::new(),
-        are_trusted,
-    };
-    let kept = kept.into_iter().chain(std::iter::repeat(false));
-    let mut known = entries.into_iter().zip(kept).peekable();
+    let (edits, slots, to_read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut decided = Decided { known: entries, edits, slots, to_read, are_trusted };
+    let mut at = 0;
     let mut total_bytes = 0u64;
     for Observed { path, stat, what } in observations {
-        decided.take_kept(&mut known, |known| known.entry.path < path, lost);
-        let old = known.next_if(|(known, _)| known.entry.path == path).map(|(known, _)| known);
-        let mut kind = match what {
+        let found = decided.find(at, &path);
+        let (Ok(next) | Err(next)) = found;
+        decided.pass(at..next, &kept, lost);
+        at = next + usize::from(found.is_ok());
+        let old = found.ok();
+        let kind = match what {
             What::File => {
                 total_bytes = total_bytes.saturating_add(stat.size);
                 let limit = settings.total_limit_bytes;
@@ -132,12 +119,12 @@ pub(super) fn decide(
             What::Dir { listed } => Some(EntryKind::Dir { listed }),
             What::Omitted { reason, rest } => Some(EntryKind::Omitted { reason, rest }),
         };
-        let Some(kind) = kind.take() else {
+        let Some(kind) = kind else {
             match old {
-                Some(old) if are_trusted && vouches(&old, &stat, lost) => {
-                    decided.rows.push(Row::Reused(old, Some(stat)));
+                Some(old) if are_trusted && vouches(&decided.known[old], &stat, lost) => {
+                    decided.edits.push(Edit { at: old, step: Step::Stay(stat) });
                 }
-                old => decided.read(path, stat, old),
+                old => decided.read(path, stat, old, next),
             }
             continue;
         };
@@ -146,10 +133,10 @@ pub(super) fn decide(
             _ => stat.mode,
         };
         let now = moment.entry(Entry { path: path.clone(), mode, kind }, &stat);
-        decided.rows.push(Row::Slot);
-        decided.slots.push(Slot { path, stat, known: old, now: Some(now) });
+        decided.put(Slot { path, stat, known: old, now: Some(now) }, next);
     }
-    decided.take_kept(&mut known, |_| true, lost);
+    let end = decided.known.len();
+    decided.pass(at..end, &kept, lost);
     decided
 }
 
@@ -168,40 +155,79 @@ fn vouches(known: &CachedEntry, stat: &FileStat, lost: &HashSet<BlobHash>) -> bo
 }
 
 impl Decided {
-    fn read(&mut self, path: RelPath, stat: FileStat, known: Option<CachedEntry>) {
-        self.to_read.push(self.slots.len());
-        self.rows.push(Row::Slot);
-        self.slots.push(Slot { path, stat, known, now: None });
+    /// Where `path` is among the known entries from `from` on, or would be. What is looked for is most
+    /// often near.
+    fn find(&self, from: usize, path: &RelPath) -> Result<usize, usize> {
+        let rest = &self.known[from..];
+        let mut reach = 1;
+        while rest.get(reach - 1).is_some_and(|known| known.entry.path < *path) {
+            reach *= 2;
+        }
+        let (start, end) = (reach / 2, reach.min(rest.len()));
+        let found = rest[start..end].binary_search_by(|known| known.entry.path.cmp(path));
+        found.map(|at| from + start + at).map_err(|at| from + start + at)
     }
 
-    /// Takes over what is known and was kept, as far as `before` says, and lets go of the others.
-    fn take_kept(
-        &mut self,
-        known: &mut Peekable<impl Iterator<Item = (CachedEntry, bool)>>,
-        before: impl Fn(&CachedEntry) -> bool,
-        lost: &HashSet<BlobHash>,
-    ) {
-        while let Some((entry, is_kept)) = known.next_if(|(known, _)| before(known)) {
-            let is_lost = || entry.entry.blob().is_some_and(|(hash, _)| lost.contains(&hash));
-            match is_kept {
-                false => self.gone.push(entry.entry.path),
-                true if !lost.is_empty() && is_lost() => {
-                    let Observed { path, stat, .. } = Observed::as_known(&entry);
-                    self.read(path, stat, Some(entry));
+    fn put(&mut self, slot: Slot, at: usize) {
+        let step = if slot.known.is_some() { Step::Replace } else { Step::Insert };
+        self.edits.push(Edit { at, step });
+        self.slots.push(slot);
+    }
+
+    fn read(&mut self, path: RelPath, stat: FileStat, known: Option<usize>, at: usize) {
+        self.to_read.push(self.slots.len());
+        self.put(Slot { path, stat, known, now: None }, at);
+    }
+
+    /// Goes past known entries that were not reported: those that the walk did not keep are gone.
+    fn pass(&mut self, range: Range<usize>, kept: &[bool], lost: &HashSet<BlobHash>) {
+        for at in range {
+            let is_kept = kept.get(at).copied().unwrap_or(false);
+            if !is_kept {
+                self.edits.push(Edit { at, step: Step::Go });
+            } else if !lost.is_empty() {
+                let known = &self.known[at];
+                if known.entry.blob().is_some_and(|(hash, _)| lost.contains(&hash)) {
+                    let Observed { path, stat, .. } = Observed::as_known(known);
+                    self.read(path, stat, Some(at), at);
                 }
-                true => self.rows.push(Row::Reused(entry, None)),
             }
         }
     }
 
+    /// Takes in what reading the file of a slot came to.
+    pub(super) fn take_outcome(&mut self, slot: usize, outcome: &ReadOutcome, moment: Moment) {
+        let slot = &mut self.slots[slot];
+        if let Some(stat) = outcome.stat {
+            slot.stat = stat;
+        }
+        let kind = match outcome.result {
+            ReadResult::Vanished => return,
+            ReadResult::Omitted(reason) => EntryKind::Omitted { reason, rest: 0 },
+            ReadResult::Hashed { hash, size, unstable } => {
+                // Where only the time moved the base's entry stays, so that its page does.
+                let known = slot.known.map(|at| &self.known[at].entry.kind);
+                let mtime_ns = match known {
+                    Some(EntryKind::File { hash: old, mtime_ns, .. }) if *old == hash => *mtime_ns,
+                    _ => slot.stat.mtime_ns,
+                };
+                EntryKind::File { size, mtime_ns, hash, unstable }
+            }
+        };
+        let entry = Entry { path: slot.path.clone(), mode: slot.stat.mode, kind };
+        slot.now = Some(moment.entry(entry, &slot.stat));
+    }
+
     /// The result, when all that had to be read was.
     pub(super) fn finish(self, counts: Counts) -> Held {
-        let Self { rows, slots, gone: mut changed, are_trusted, .. } = self;
+        let Self { known, edits, slots, are_trusted, .. } = self;
         let mut held = Held {
-            entries: Vec::with_capacity(rows.len()),
+            entries: Vec::new(),
             stats: Vec::new(),
             rules: None,
+            has_new_rules: false,
             changed: Vec::new(),
+            touched: Vec::new(),
             same_as_base: true,
             cache_is_current: are_trusted,
             counts,
@@ -209,48 +235,112 @@ impl Decided {
             problems: Vec::new(),
             problem_count: 0,
         };
-        let mut slots = slots.into_iter();
-        for row in rows {
-            match row {
-                Row::Reused(entry, stat) => {
-                    let is_file = matches!(entry.entry.kind, EntryKind::File { .. });
-                    held.counts.files_reused += u64::from(is_file);
-                    held.stats.extend(stat);
-                    held.add(entry);
-                }
-                Row::Slot => {
-                    let Some(Slot { path, stat, known, now }) = slots.next() else { break };
-                    let is_as_before = match (&known, &now) {
-                        (Some(known), Some(now)) => known.entry == now.entry,
-                        (None, None) => true,
-                        _ => false,
-                    };
-                    if !is_as_before {
-                        changed.push(path);
-                    }
-                    // It vanished.
-                    let Some(now) = now else { continue };
-                    held.cache_is_current &= known.as_ref() == Some(&now);
-                    held.stats.push(stat);
-                    held.add(now);
-                }
-            }
+        let is_file = |slot: &&Slot| {
+            slot.now.as_ref().is_some_and(|now| matches!(now.entry.kind, EntryKind::File { .. }))
+        };
+        let not_reused = slots.iter().filter(is_file).count() as u64;
+        let moves = |edit: &Edit| matches!(edit.step, Step::Go | Step::Insert);
+        let entries = if edits.iter().any(moves) || slots.iter().any(|slot| slot.now.is_none()) {
+            held.merge(known, edits, slots)
+        } else {
+            held.replace(known, edits, slots)
+        };
+        for cached in &entries {
+            held.count(cached);
         }
-        changed.sort_unstable();
-        held.same_as_base = changed.is_empty();
-        held.changed = changed;
-        held.cache_is_current &= held.same_as_base;
+        held.counts.files_reused -= not_reused;
+        held.entries = entries;
+        held.changed.sort_unstable();
+        held.touched.sort_unstable();
+        held.same_as_base = held.changed.is_empty();
+        held.cache_is_current &= held.touched.is_empty();
         held.problem_count = held.problems.len() as u64;
         held
     }
 }
 
 impl Held {
-    fn add(&mut self, cached: CachedEntry) {
+    /// The entries where as many stay as there were.
+    fn replace(
+        &mut self,
+        mut entries: Vec<CachedEntry>,
+        edits: Vec<Edit>,
+        slots: Vec<Slot>,
+    ) -> Vec<CachedEntry> {
+        let mut slots = slots.into_iter();
+        for Edit { at, step } in edits {
+            match step {
+                Step::Stay(stat) => self.stats.push(stat),
+                Step::Go | Step::Insert | Step::Replace => {
+                    let Some(slot) = slots.next() else { break };
+                    if let Some(now) = self.settle(entries.get(at), slot) {
+                        entries[at] = now;
+                    }
+                }
+            }
+        }
+        entries
+    }
+
+    /// The entries where some come or go.
+    fn merge(
+        &mut self,
+        known: Vec<CachedEntry>,
+        edits: Vec<Edit>,
+        slots: Vec<Slot>,
+    ) -> Vec<CachedEntry> {
+        let mut entries = Vec::with_capacity(known.len() + slots.len());
+        let mut slots = slots.into_iter();
+        let mut known = known.into_iter().enumerate().peekable();
+        for Edit { at, step } in edits {
+            while let Some((_, stays)) = known.next_if(|(index, _)| *index < at) {
+                entries.push(stays);
+            }
+            match step {
+                Step::Stay(stat) => {
+                    self.stats.push(stat);
+                    entries.extend(known.next().map(|(_, stays)| stays));
+                }
+                Step::Go => {
+                    let Some((_, gone)) = known.next() else { continue };
+                    self.changed.push(gone.entry.path.clone());
+                    self.touched.push(gone.entry.path);
+                }
+                Step::Replace => {
+                    let old = known.next().map(|(_, old)| old);
+                    let Some(slot) = slots.next() else { continue };
+                    entries.extend(self.settle(old.as_ref(), slot));
+                }
+                Step::Insert => {
+                    let Some(slot) = slots.next() else { continue };
+                    entries.extend(self.settle(None, slot));
+                }
+            }
+        }
+        entries.extend(known.map(|(_, stays)| stays));
+        entries
+    }
+
+    /// Notes what has become of a path, and gives its entry, unless it vanished.
+    fn settle(&mut self, old: Option<&CachedEntry>, slot: Slot) -> Option<CachedEntry> {
+        let Slot { path, stat, now, .. } = slot;
+        if old.map(|old| &old.entry) != now.as_ref().map(|now| &now.entry) {
+            self.changed.push(path.clone());
+        }
+        if old != now.as_ref() {
+            self.touched.push(path);
+        }
+        let now = now?;
+        self.stats.push(stat);
+        Some(now)
+    }
+
+    fn count(&mut self, cached: &CachedEntry) {
         let path = &cached.entry.path;
         match &cached.entry.kind {
             EntryKind::File { unstable, .. } => {
                 self.counts.files_observed += 1;
+                self.counts.files_reused += 1;
                 if *unstable {
                     self.complete = false;
                     self.problems.push(CaptureProblem { path: path.clone(), reason: None });
@@ -267,6 +357,5 @@ impl Held {
             }
             EntryKind::Dir { .. } | EntryKind::Absent => {}
         }
-        self.entries.push(cached);
     }
 }

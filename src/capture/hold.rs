@@ -57,8 +57,13 @@ pub(crate) struct Held {
     pub(crate) stats: Vec<FileStat>,
     /// By which rules the names were judged.
     pub(crate) rules: Option<KnownRules>,
+    /// Whether by others than the base's stat cache says.
+    pub(crate) has_new_rules: bool,
     /// The paths whose entries are not to the letter those of the base, in order; those that are gone too.
     pub(crate) changed: Vec<RelPath>,
+    /// The paths of which the base's stat cache, or without one the base, does not say just this; those of
+    /// `changed` among them. In order.
+    pub(crate) touched: Vec<RelPath>,
     /// Whether the entries are to the letter those of the base.
     pub(crate) same_as_base: bool,
     /// Whether the base's stat cache says the same as these entries, stamps and rules.
@@ -136,10 +141,11 @@ pub(crate) fn hold(
     let mut counts = Counts { files_read: read.len() as u64, ..Counts::default() };
     for (index, outcome) in read {
         counts.bytes_read += outcome.bytes_read;
-        decided.slots[index].take_outcome(&outcome, moment);
+        decided.take_outcome(index, &outcome, moment);
     }
     let mut held = decided.finish(counts);
-    held.cache_is_current &= rules == known_rules;
+    held.has_new_rules = rules != known_rules;
+    held.cache_is_current &= !held.has_new_rules;
     held.rules = rules;
     for path in unfinished {
         held.complete = false;

@@ -2,9 +2,9 @@
 //! files.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -76,13 +76,12 @@ pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result
     written
 }
 
-/// Writes `bytes` over the beginning of the file `name`. Neither durable nor atomic: its reader must
-/// be able to tell.
-pub(crate) fn overwrite_start(dir: &Dir, name: &[u8], bytes: &[u8]) -> Result<()> {
+/// Writes `bytes` into the file `name` from `offset` on. Neither durable nor atomic: its reader must be
+/// able to tell.
+pub(crate) fn overwrite(dir: &Dir, name: &[u8], offset: u64, bytes: &[u8]) -> Result<()> {
     let path = dir.path_of(name);
-    let mut file = std::fs::OpenOptions::new().write(true).open(&path).at("open", &path)?;
-    file.seek(SeekFrom::Start(0)).at("write", &path)?;
-    file.write_all(bytes).at("write", &path)
+    let file = std::fs::OpenOptions::new().write(true).open(&path).at("open", &path)?;
+    file.write_all_at(bytes, offset).at("write", &path)
 }
 
 /// When the file at `path` was modified, in nanoseconds since 1970; `None` where there is none.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +34,20 @@ pub(crate) enum Created {
 /// [`Error::Io`]; with [`std::io::ErrorKind::InvalidData`] where it is not a regular file (a symlink
 /// is not, and a FIFO is not waited for) or is longer than `max_bytes`.
 pub(crate) fn read_small(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+    let Some((file, size)) = open_small(path, max_bytes)? else { return Ok(None) };
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).at("read", path)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_long(path, max_bytes));
+    }
+    Ok(Some(bytes))
+}
+
+/// Opens the file at `path` and says how long it is; `None` where there is no such name.
+///
+/// # Errors
+/// As [`read_small`].
+pub(crate) fn open_small(path: &Path, max_bytes: u64) -> Result<Option<(File, u64)>> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = retry_on_intr(|| rustix::fs::open(path, flags, SystemMode::empty()));
@@ -46,16 +61,21 @@ pub(crate) fn read_small(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
     if stat.kind != FileKind::File {
         return Err(not_regular(path));
     }
-    let too_long = || unusable("read", path, format!("it is longer than {max_bytes} bytes"));
     if stat.size > max_bytes {
-        return Err(too_long());
+        return Err(too_long(path, max_bytes));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0));
-    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).at("read", path)?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(too_long());
-    }
-    Ok(Some(bytes))
+    Ok(Some((file, stat.size)))
+}
+
+/// The `length` bytes from `offset` on; `None` where the file cannot be read or has not that many.
+pub(crate) fn read_range(file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+fn too_long(path: &Path, max_bytes: u64) -> Error {
+    unusable("read", path, format!("it is longer than {max_bytes} bytes"))
 }
 
 fn not_regular(path: &Path) -> Error {

@@ -3,29 +3,45 @@
 //! Disposable: whoever cannot read it, or does not trust it, captures without it. It is read and
 //! written under the workspace's lock only. `docs/format.md` gives the bytes.
 //!
-//! Layout: a header of fixed length with its own checksum, then the rules and the entries, covered by a
-//! checksum in the header. A turn that changed nothing rewrites the header alone, in place: a torn header fails
-//! its checksum, and the cache is as good as lost, which is allowed.
+//! Layout: a header of fixed length with its own checksum, which says where the table is; the table, with
+//! where the rules and the blocks of entries are; these, each with its checksum in the table. A turn adds
+//! the blocks that it changed, and a table, at the end, and then writes the header anew, in place; one that
+//! changed nothing rewrites the header alone. A torn header fails its checksum, and the cache is as good
+//! as lost, which is allowed. When more than half of the file is not used any more it is written whole.
 
+mod block;
+
+use std::ops::Range;
 use std::path::Path;
 
-use crate::disk::{self, Dir};
+use rayon::prelude::*;
+
+use crate::disk::{self, Dir, File};
 use crate::error::Result;
-use crate::hash::{BlobHash, Digest};
+use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, StoreId};
-use crate::limits;
-use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
-use crate::walk::{CachedEntry, KnownIgnoreFile, KnownRules, KnownTree, Stamps};
+use crate::threads;
+use crate::walk::{CachedEntry, KnownRules, KnownTree};
+use crate::workspaces::stat_cache::block::{
+    decode_block, decode_rules, encode_block, encode_rules, put_bytes, take, take_bytes,
+};
 
 /// The name of the file.
 const NAME: &str = "stat-cache";
-const MAGIC: &[u8; 8] = b"tpstat02";
+const MAGIC: &[u8; 8] = b"tpstat03";
 const HEADER_BYTES: usize = 512;
 /// The checksum stands in the last bytes of the header and covers those before it.
 const HEADER_COVERED: usize = HEADER_BYTES - 16;
 /// Entries of a million files take about 150 MB; a file above this is not ours.
 const CACHE_BYTES_MAX: u64 = 4 << 30;
+/// How many entries a block has when all is written anew. A turn writes a block for each place where
+/// something changed.
+const BLOCK_ENTRIES: usize = 256;
+/// A block that has grown beyond this is split.
+const BLOCK_ENTRIES_MAX: usize = 2 * BLOCK_ENTRIES;
+/// Threads cost more than the decoding of fewer blocks.
+const BLOCKS_IN_PARALLEL_ABOVE: usize = 8;
 
 /// What a cache is about. A hash may be reused only if all of it still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,30 +61,87 @@ pub(crate) struct StatCache {
     pub(crate) header: CacheHeader,
     /// What was seen.
     pub(crate) tree: KnownTree,
-    /// The length and checksum of the entries' bytes, to write the header again.
-    body: (u64, Digest),
+    parts: Parts,
+}
+
+/// Where the parts of a cache are in its file.
+#[derive(Debug)]
+struct Parts {
+    table: Place,
+    rules: Place,
+    blocks: Vec<Block>,
+    /// The length of the file.
+    end: u64,
+}
+
+/// A stretch of the file, and its checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    offset: u64,
+    length: u64,
+    digest: Digest,
+}
+
+#[derive(Debug, Clone)]
+struct Block {
+    place: Place,
+    count: usize,
+    /// The path of its first entry.
+    first: RelPath,
+}
+
+/// What is new in a cache since it was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct News<'a> {
+    /// All entries as they are now, in order.
+    pub(crate) entries: &'a [CachedEntry],
+    /// The paths of those that are new or not to the letter what they were, and of those that are gone.
+    pub(crate) touched: &'a [RelPath],
+    /// By which rules names were judged.
+    pub(crate) rules: Option<&'a KnownRules>,
+    /// Whether by others than those that are in the cache.
+    pub(crate) has_new_rules: bool,
 }
 
 impl StatCache {
     /// Reads the cache of the workspace whose directory in the store is `dir`; `None` where there is
     /// none or it cannot be trusted.
     ///
-    /// Cost: one pass over about 150 bytes an entry.
+    /// Cost: one pass over about 150 bytes an entry, on several threads.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
-        let bytes = disk::read_small(&dir.join(NAME), CACHE_BYTES_MAX).ok()??;
-        let (header, body) = bytes.split_at_checked(HEADER_BYTES)?;
-        let (header, body_length, body_digest) = decode_header(header)?;
-        if body.len() as u64 != body_length || Digest::of(body) != body_digest {
-            return None;
+        let (file, size) = disk::open_small(&dir.join(NAME), CACHE_BYTES_MAX).ok()??;
+        let head = disk::read_range(&file, 0, HEADER_BYTES)?;
+        let (header, table) = decode_header(&head)?;
+        let (rules_place, blocks) = decode_table(&read_place(&file, size, &table)?)?;
+        let rules = decode_rules(&read_place(&file, size, &rules_place)?)?;
+        let decode = |(place, count): &(Place, usize)| {
+            decode_block(&read_place(&file, size, place)?, *count)
+        };
+        let decoded: Vec<Vec<CachedEntry>> = if blocks.len() > BLOCKS_IN_PARALLEL_ABOVE {
+            let pool = threads::pool("cache").ok()?;
+            pool.install(|| blocks.par_iter().map(decode).collect::<Option<_>>())?
+        } else {
+            blocks.iter().map(decode).collect::<Option<_>>()?
+        };
+        let mut parts = Parts { table, rules: rules_place, blocks: Vec::new(), end: size };
+        let mut entries = Vec::with_capacity(decoded.iter().map(Vec::len).sum());
+        for ((place, count), mut block) in blocks.into_iter().zip(decoded) {
+            let first = block.first()?.entry.path.clone();
+            let last: Option<&CachedEntry> = entries.last();
+            if last.is_some_and(|last| last.entry.path >= first) {
+                return None;
+            }
+            parts.blocks.push(Block { place, count, first });
+            entries.append(&mut block);
         }
-        Some(Self { header, tree: decode_tree(body)?, body: (body_length, body_digest) })
+        Some(Self { header, tree: KnownTree { entries, rules }, parts })
     }
 
     /// Reads what the cache is about, and not its entries; `None` where [`StatCache::read`] would give
     /// none for the sake of its header.
     pub(crate) fn peek(dir: &Path) -> Option<CacheHeader> {
         let head = disk::read_start(&dir.join(NAME), HEADER_BYTES).ok()?;
-        decode_header(&head).map(|(header, ..)| header)
+        decode_header(&head).map(|(header, _)| header)
     }
 
     /// Writes a cache anew. Not durable: a power cut may lose it, and its checksums tell.
@@ -80,19 +153,64 @@ impl StatCache {
         tmp: &Dir,
     ) -> Result<()> {
         let mut bytes = vec![0; HEADER_BYTES];
-        encode_rules(rules, &mut bytes);
-        for entry in entries {
-            encode_entry(entry, &mut bytes);
-        }
-        let body = &bytes[HEADER_BYTES..];
-        let head = encode_header(header, (body.len() as u64, Digest::of(body)));
-        bytes[..HEADER_BYTES].copy_from_slice(&head);
+        let rules = append(&mut bytes, 0, &encode_rules(rules));
+        let blocks: Vec<(Place, usize)> = entries
+            .chunks(BLOCK_ENTRIES)
+            .map(|chunk| (append(&mut bytes, 0, &encode_block(chunk)), chunk.len()))
+            .collect();
+        let table = append(&mut bytes, 0, &encode_table(&rules, &blocks));
+        bytes[..HEADER_BYTES].copy_from_slice(&encode_header(header, &table));
         disk::replace(&Dir::open(dir)?, NAME.as_bytes(), &bytes, tmp)
     }
 
     /// Says that the same entries are those of another checkpoint now. Writes the header only.
     pub(crate) fn rewrite_header(&self, dir: &Path, header: &CacheHeader) -> Result<()> {
-        disk::overwrite_start(&Dir::open(dir)?, NAME.as_bytes(), &encode_header(header, self.body))
+        let bytes = encode_header(header, &self.parts.table);
+        disk::overwrite(&Dir::open(dir)?, NAME.as_bytes(), 0, &bytes)
+    }
+
+    /// Brings the cache up to date as the state of another checkpoint. Not durable, as
+    /// [`StatCache::write`].
+    ///
+    /// Cost: writing the blocks where something changed, and 40 bytes for each block; now and then all.
+    pub(crate) fn update(
+        &self,
+        dir: &Path,
+        header: &CacheHeader,
+        news: News<'_>,
+        tmp: &Dir,
+    ) -> Result<()> {
+        let mut added = Vec::new();
+        let mut rules = self.parts.rules;
+        if news.has_new_rules {
+            rules = append(&mut added, self.parts.end, &encode_rules(news.rules));
+        }
+        let mut blocks = Vec::with_capacity(self.parts.blocks.len());
+        for (range, known) in cut(&self.parts.blocks, news.entries, news.touched) {
+            let entries = &news.entries[range];
+            if let Some(place) = known {
+                blocks.push((place, entries.len()));
+                continue;
+            }
+            let length =
+                if entries.len() > BLOCK_ENTRIES_MAX { BLOCK_ENTRIES } else { BLOCK_ENTRIES_MAX };
+            for chunk in entries.chunks(length) {
+                let place = append(&mut added, self.parts.end, &encode_block(chunk));
+                blocks.push((place, chunk.len()));
+            }
+        }
+        let table = append(&mut added, self.parts.end, &encode_table(&rules, &blocks));
+        let used = blocks.iter().map(|(place, _)| place.length).sum::<u64>()
+            + rules.length
+            + table.length
+            + HEADER_BYTES as u64;
+        if self.parts.end + added.len() as u64 > 2 * used {
+            return Self::write(dir, header, news.entries, news.rules, tmp);
+        }
+        let dir = Dir::open(dir)?;
+        disk::overwrite(&dir, NAME.as_bytes(), self.parts.end, &added)?;
+        // Last: what was there is good until then.
+        disk::overwrite(&dir, NAME.as_bytes(), 0, &encode_header(header, &table))
     }
 
     /// Removes the cache, if there is one.
@@ -101,14 +219,99 @@ impl StatCache {
     }
 }
 
-fn encode_header(header: &CacheHeader, body: (u64, Digest)) -> [u8; HEADER_BYTES] {
+/// Which of `entries` each block has now, and where the block is if nothing in it was touched.
+fn cut(
+    blocks: &[Block],
+    entries: &[CachedEntry],
+    touched: &[RelPath],
+) -> Vec<(Range<usize>, Option<Place>)> {
+    let mut is_touched = vec![false; blocks.len()];
+    for path in touched {
+        // What comes before the first block belongs to it.
+        let after = blocks.partition_point(|block| block.first <= *path);
+        if let Some(is_touched) = is_touched.get_mut(after.saturating_sub(1)) {
+            *is_touched = true;
+        }
+    }
+    let mut ranges = Vec::with_capacity(blocks.len());
+    let mut start = 0;
+    for (number, block) in blocks.iter().enumerate() {
+        let end = match blocks.get(number + 1) {
+            None => entries.len(),
+            Some(_) if !is_touched[number] => start + block.count,
+            Some(next) => {
+                let rest = &entries[start..];
+                start + rest.partition_point(|cached| cached.entry.path < next.first)
+            }
+        };
+        ranges.push((start..end, (!is_touched[number]).then_some(block.place)));
+        start = end;
+    }
+    if blocks.is_empty() {
+        ranges.push((0..entries.len(), None));
+    }
+    ranges
+}
+
+/// Adds `part` to bytes that will begin at `base` in the file.
+fn append(bytes: &mut Vec<u8>, base: u64, part: &[u8]) -> Place {
+    let offset = base + bytes.len() as u64;
+    bytes.extend_from_slice(part);
+    Place { offset, length: part.len() as u64, digest: Digest::of(part) }
+}
+
+/// What is at `place` in a file of `size` bytes, if it is what was written there.
+fn read_place(file: &File, size: u64, place: &Place) -> Option<Vec<u8>> {
+    let end = place.offset.checked_add(place.length)?;
+    if end > size {
+        return None;
+    }
+    let bytes = disk::read_range(file, place.offset, usize::try_from(place.length).ok()?)?;
+    (Digest::of(&bytes) == place.digest).then_some(bytes)
+}
+
+fn put_place(place: &Place, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&place.offset.to_le_bytes());
+    bytes.extend_from_slice(&place.length.to_le_bytes());
+    bytes.extend_from_slice(&place.digest.to_bytes());
+}
+
+fn take_place(rest: &mut &[u8]) -> Option<Place> {
+    Some(Place {
+        offset: u64::from_le_bytes(take(rest)?),
+        length: u64::from_le_bytes(take(rest)?),
+        digest: Digest::from_bytes(take(rest)?),
+    })
+}
+
+fn encode_table(rules: &Place, blocks: &[(Place, usize)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32 + blocks.len() * 40);
+    put_place(rules, &mut bytes);
+    for (place, count) in blocks {
+        put_place(place, &mut bytes);
+        bytes.extend_from_slice(&(*count as u64).to_le_bytes());
+    }
+    bytes
+}
+
+fn decode_table(mut rest: &[u8]) -> Option<(Place, Vec<(Place, usize)>)> {
+    let rules = take_place(&mut rest)?;
+    let mut blocks = Vec::with_capacity(rest.len() / 40);
+    while !rest.is_empty() {
+        let place = take_place(&mut rest)?;
+        let count = usize::try_from(u64::from_le_bytes(take(&mut rest)?)).ok()?;
+        blocks.push((place, count));
+    }
+    Some((rules, blocks))
+}
+
+fn encode_header(header: &CacheHeader, table: &Place) -> [u8; HEADER_BYTES] {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&header.store.to_bytes());
     bytes.extend_from_slice(&header.digest.to_bytes());
     bytes.extend_from_slice(&header.checkpoint.seq.get().to_le_bytes());
-    bytes.extend_from_slice(&body.0.to_le_bytes());
-    bytes.extend_from_slice(&body.1.to_bytes());
+    put_place(table, &mut bytes);
     put_bytes(&mut bytes, header.checkpoint.session.as_str().as_bytes());
     bytes.resize(HEADER_COVERED, 0);
     let checksum = Digest::of(&bytes);
@@ -118,7 +321,7 @@ fn encode_header(header: &CacheHeader, body: (u64, Digest)) -> [u8; HEADER_BYTES
     fixed
 }
 
-fn decode_header(bytes: &[u8]) -> Option<(CacheHeader, u64, Digest)> {
+fn decode_header(bytes: &[u8]) -> Option<(CacheHeader, Place)> {
     let (covered, checksum) = bytes.split_at_checked(HEADER_COVERED)?;
     if Digest::of(covered).to_bytes() != checksum {
         return None;
@@ -127,215 +330,18 @@ fn decode_header(bytes: &[u8]) -> Option<(CacheHeader, u64, Digest)> {
     let store = StoreId::from_bytes(take(&mut rest)?);
     let digest = Digest::from_bytes(take(&mut rest)?);
     let seq = Seq::new(u64::from_le_bytes(take(&mut rest)?))?;
-    let body_length = u64::from_le_bytes(take(&mut rest)?);
-    let body_digest = Digest::from_bytes(take(&mut rest)?);
+    let table = take_place(&mut rest)?;
     let session = SessionName::new(std::str::from_utf8(take_bytes(&mut rest)?).ok()?).ok()?;
     let checkpoint = CheckpointId { session, seq };
-    Some((CacheHeader { store, checkpoint, digest }, body_length, body_digest))
-}
-
-const KIND_FILE: u8 = 0;
-const KIND_SYMLINK: u8 = 1;
-const KIND_DIR: u8 = 2;
-const KIND_OMITTED: u8 = 3;
-const FLAG_RACY: u8 = 1;
-const FLAG_UNSTABLE: u8 = 2;
-const FLAG_PARTIAL: u8 = 4;
-
-/// The reasons by number, for the cache alone.
-const REASONS: [OmitReason; 12] = [
-    OmitReason::Excluded,
-    OmitReason::Ignored,
-    OmitReason::Secret,
-    OmitReason::Store,
-    OmitReason::Mount,
-    OmitReason::OverFileLimit,
-    OmitReason::OverTotalLimit,
-    OmitReason::Unreadable,
-    OmitReason::Special,
-    OmitReason::Sparse,
-    OmitReason::IoError,
-    OmitReason::Purged,
-];
-
-fn encode_entry(cached: &CachedEntry, bytes: &mut Vec<u8>) {
-    let entry = &cached.entry;
-    let mut flags = if cached.racy { FLAG_RACY } else { 0 };
-    let kind = match entry.kind {
-        EntryKind::File { unstable, .. } => {
-            flags |= if unstable { FLAG_UNSTABLE } else { 0 };
-            KIND_FILE
-        }
-        EntryKind::Symlink { .. } => KIND_SYMLINK,
-        EntryKind::Dir { listed } => {
-            flags |= if listed == Listed::Partial { FLAG_PARTIAL } else { 0 };
-            KIND_DIR
-        }
-        EntryKind::Omitted { .. } => KIND_OMITTED,
-        // Only a restore's account has absent paths, and that is never cached.
-        EntryKind::Absent => return,
-    };
-    bytes.extend_from_slice(&[kind, flags]);
-    bytes.extend_from_slice(&entry.mode.bits().to_le_bytes());
-    put_stamps(&cached.stamps, bytes);
-    put_bytes(bytes, entry.path.as_bytes());
-    match &entry.kind {
-        EntryKind::File { size, mtime_ns, hash, .. } => {
-            bytes.extend_from_slice(&size.to_le_bytes());
-            bytes.extend_from_slice(&mtime_ns.to_le_bytes());
-            bytes.extend_from_slice(hash.as_bytes());
-        }
-        EntryKind::Symlink { target } => put_bytes(bytes, target),
-        EntryKind::Omitted { reason, rest } => {
-            let number = REASONS.iter().position(|known| known == reason).unwrap_or_default();
-            bytes.push(u8::try_from(number).unwrap_or_default());
-            bytes.extend_from_slice(&rest.to_le_bytes());
-        }
-        EntryKind::Dir { .. } | EntryKind::Absent => {}
-    }
-}
-
-const NO_RULES: u8 = 0;
-const RULES: u8 = 1;
-
-fn encode_rules(rules: Option<&KnownRules>, bytes: &mut Vec<u8>) {
-    let Some(rules) = rules else {
-        bytes.push(NO_RULES);
-        return;
-    };
-    bytes.push(RULES);
-    bytes.extend_from_slice(&rules.digest.to_bytes());
-    put_count(rules.ignore_files.len(), bytes);
-    for file in &rules.ignore_files {
-        bytes.push(if file.racy { FLAG_RACY } else { 0 });
-        bytes.extend_from_slice(file.hash.as_bytes());
-        put_stamps(&file.stamps, bytes);
-        put_bytes(bytes, file.path.as_bytes());
-    }
-    for paths in [&rules.repositories, &rules.lifted] {
-        put_count(paths.len(), bytes);
-        for path in paths {
-            put_bytes(bytes, path.as_bytes());
-        }
-    }
-}
-
-fn decode_rules(rest: &mut &[u8]) -> Option<KnownRules> {
-    let digest = Digest::from_bytes(take(rest)?);
-    let ignore_files = take_list(rest, |rest| {
-        let [flags] = take(rest)?;
-        let hash = BlobHash::from_bytes(take(rest)?);
-        let stamps = take_stamps(rest)?;
-        let racy = flags & FLAG_RACY != 0;
-        Some(KnownIgnoreFile { path: take_path(rest)?, hash, stamps, racy })
-    })?;
-    let repositories = take_list(rest, take_path)?;
-    let lifted = take_list(rest, take_path)?;
-    Some(KnownRules { digest, ignore_files, repositories, lifted })
-}
-
-fn decode_tree(mut rest: &[u8]) -> Option<KnownTree> {
-    let rules = match take(&mut rest)? {
-        [NO_RULES] => None,
-        [RULES] => Some(decode_rules(&mut rest)?),
-        _ => return None,
-    };
-    Some(KnownTree { entries: decode_entries(rest)?, rules })
-}
-
-fn decode_entries(mut rest: &[u8]) -> Option<Vec<CachedEntry>> {
-    let mut entries: Vec<CachedEntry> = Vec::with_capacity(rest.len() / 128);
-    while !rest.is_empty() {
-        let entry = decode_entry(&mut rest)?;
-        if entries.last().is_some_and(|last| last.entry.path >= entry.entry.path) {
-            return None;
-        }
-        entries.push(entry);
-    }
-    Some(entries)
-}
-
-fn decode_entry(rest: &mut &[u8]) -> Option<CachedEntry> {
-    let [kind, flags] = take(rest)?;
-    let mode = Mode::from_st_mode(u32::from_le_bytes(take(rest)?));
-    let stamps = take_stamps(rest)?;
-    let path = take_path(rest)?;
-    let kind = match kind {
-        KIND_FILE => {
-            let size = u64::from_le_bytes(take(rest)?);
-            let mtime_ns = i64::from_le_bytes(take(rest)?);
-            let hash = BlobHash::from_bytes(take(rest)?);
-            EntryKind::File { size, mtime_ns, hash, unstable: flags & FLAG_UNSTABLE != 0 }
-        }
-        KIND_SYMLINK => EntryKind::Symlink { target: take_bytes(rest)?.into() },
-        KIND_DIR if flags & FLAG_PARTIAL != 0 => EntryKind::Dir { listed: Listed::Partial },
-        KIND_DIR => EntryKind::Dir { listed: Listed::Whole },
-        KIND_OMITTED => {
-            let [number] = take(rest)?;
-            let reason = *REASONS.get(usize::from(number))?;
-            EntryKind::Omitted { reason, rest: u64::from_le_bytes(take(rest)?) }
-        }
-        _ => return None,
-    };
-    Some(CachedEntry { entry: Entry { path, mode, kind }, stamps, racy: flags & FLAG_RACY != 0 })
-}
-
-fn put_bytes(bytes: &mut Vec<u8>, part: &[u8]) {
-    // Paths and targets are bounded far below 4 GiB.
-    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(part);
-}
-
-fn put_stamps(stamps: &Stamps, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&stamps.size.to_le_bytes());
-    bytes.extend_from_slice(&stamps.mtime_ns.to_le_bytes());
-    bytes.extend_from_slice(&stamps.ctime_ns.to_le_bytes());
-    bytes.extend_from_slice(&stamps.inode.to_le_bytes());
-}
-
-fn take_stamps(rest: &mut &[u8]) -> Option<Stamps> {
-    Some(Stamps {
-        size: u64::from_le_bytes(take(rest)?),
-        mtime_ns: i64::from_le_bytes(take(rest)?),
-        ctime_ns: i64::from_le_bytes(take(rest)?),
-        inode: u64::from_le_bytes(take(rest)?),
-    })
-}
-
-fn put_count(count: usize, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&(count as u64).to_le_bytes());
-}
-
-/// The items, for which no room is made before they are there: the count may be wrong.
-fn take_list<T>(rest: &mut &[u8], mut item: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
-    let count = u64::from_le_bytes(take(rest)?);
-    (0..count).map(|_| item(rest)).collect()
-}
-
-fn take_path(rest: &mut &[u8]) -> Option<RelPath> {
-    RelPath::new(take_bytes(rest)?).ok()
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (part, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(*part)
-}
-
-fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
-    if length > limits::PATH_BYTES_MAX {
-        return None;
-    }
-    let (part, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some(part)
+    Some((CacheHeader { store, checkpoint, digest }, table))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::BlobHash;
+    use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
+    use crate::walk::{KnownIgnoreFile, Stamps};
 
     fn entry(path: &str, kind: EntryKind) -> CachedEntry {
         let path = RelPath::new(path.as_bytes()).unwrap();
@@ -418,5 +424,66 @@ mod tests {
             std::fs::write(&path, &good[..at]).unwrap();
             assert!(StatCache::read(dir.path()).is_none(), "cut to {at} bytes");
         }
+    }
+    /// Whatever is changed, added and taken away: what is read after an update is what was to be
+    /// written, and only the blocks concerned were.
+    #[test]
+    fn an_update_leaves_what_writing_it_anew_would() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, file) = (dir.path(), dir.path().join("stat-cache"));
+        let tmp = Dir::open(path).unwrap();
+        let file_entry = |number: usize, size| {
+            let hash = BlobHash::of(b"x");
+            let kind = EntryKind::File { size, mtime_ns: 1, hash, unstable: false };
+            entry(&format!("f{number:05}"), kind)
+        };
+        let mut entries: Vec<CachedEntry> = (0..3_000).map(|n| file_entry(2 * n, 1)).collect();
+        StatCache::write(path, &header(), &entries, None, &tmp).unwrap();
+        let whole = std::fs::metadata(&file).unwrap().len();
+        let changes: [(&[usize], &[usize], &[usize]); 7] = [
+            (&[4], &[], &[]),
+            (&[], &[1, 3, 5_997], &[]),
+            (&[], &[], &[0, 4_000]),
+            (&[700, 5_998], &[5_999, 701], &[5_996]),
+            (&[], &[], &[]),
+            // A whole block, and more, goes.
+            (&[], &[], &(1_000..2_400).step_by(2).collect::<Vec<_>>()),
+            // A block is split.
+            (&[], &(2_401..5_901).step_by(2).collect::<Vec<_>>(), &[]),
+        ];
+        for (round, (changed, added, gone)) in changes.into_iter().enumerate() {
+            let touch = |number: &usize| file_entry(*number, 2 + round as u64);
+            for new in changed.iter().chain(added).map(touch) {
+                match entries.binary_search_by(|old| old.entry.path.cmp(&new.entry.path)) {
+                    Ok(at) => entries[at] = new,
+                    Err(at) => entries.insert(at, new),
+                }
+            }
+            let gone_paths: Vec<RelPath> = gone.iter().map(|n| touch(n).entry.path).collect();
+            entries.retain(|cached| !gone_paths.contains(&cached.entry.path));
+            let numbers = changed.iter().chain(added).chain(gone);
+            let touched: Vec<RelPath> = numbers.map(|n| touch(n).entry.path).collect();
+            let rules = (round % 2 == 1).then(rules);
+            let (rules, header) = (rules.as_ref(), header());
+            let news = News { entries: &entries, touched: &touched, rules, has_new_rules: true };
+            let before = std::fs::metadata(&file).unwrap().len();
+            StatCache::read(path).unwrap().update(path, &header, news, &tmp).unwrap();
+            let after = std::fs::metadata(&file).unwrap().len();
+            if touched.len() < 10 {
+                assert!(after - before < whole / 3, "{round}: {before} {after} of {whole}");
+            }
+            let read = StatCache::read(path).unwrap();
+            assert_eq!((&read.header, read.tree.rules.as_ref()), (&header, rules));
+            assert_eq!(read.tree.entries, entries, "{round}");
+            assert!(read.parts.blocks.iter().all(|block| block.count <= BLOCK_ENTRIES_MAX));
+        }
+        // What is not used any more does not grow for ever.
+        for _ in 0..100 {
+            let touched: Vec<RelPath> = entries.iter().map(|e| e.entry.path.clone()).collect();
+            let news =
+                News { entries: &entries, touched: &touched, rules: None, has_new_rules: false };
+            StatCache::read(path).unwrap().update(path, &header(), news, &tmp).unwrap();
+        }
+        assert!(std::fs::metadata(&file).unwrap().len() < 3 * whole);
     }
 }

@@ -65,7 +65,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("r2d2_sqlite", &["index"], "SQL stays in one place"),
     (
         "rayon",
-        &["blobs", "capture", "restore", "threads", "verify", "walk"],
+        &["blobs", "capture", "restore", "threads", "verify", "walk", "workspaces"],
         "own pools where there is work",
     ),
     ("rusqlite", &["index"], "SQL stays in one place"),
