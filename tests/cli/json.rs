@@ -219,6 +219,7 @@ fn upkeep_counts_what_it_did() {
     let collected = answer(&program, &["gc"]);
     let expected = [
         "adopted",
+        "blobs_packed",
         "blobs_removed",
         "blobs_waiting",
         "bytes_removed",
