@@ -20,8 +20,9 @@ use crate::checkpoint::CaptureProblem;
 use crate::disk::{self, Dir};
 use crate::error::Result;
 use crate::id::{CheckpointId, WorkspaceId};
-use crate::manifest::{Counts, Scope, Trigger};
+use crate::manifest::{Counts, Coverage, Scope, Trigger};
 use crate::monitor::Monitor;
+use crate::path::RelPath;
 use crate::settings::ScopeSettings;
 use crate::walk::{self, Detail, InodeId, KnownTree, TrackedCache, WalkOptions, Walked};
 
@@ -48,6 +49,12 @@ pub struct CaptureOptions {
     pub force: bool,
     /// Which workspace this is, where path and directory disagree.
     pub workspace: Option<WorkspaceId>,
+    /// The caller's promise that since the newest checkpoint of the workspace nothing has changed but
+    /// what is at or below these paths. Only they, and the names beside them, are looked at, and the
+    /// checkpoint says so ([`crate::manifest::Coverage::Hinted`]): it is evidence of what is *not* there
+    /// only for the directories it names. A promise that is not kept leaves changes out until the next
+    /// capture without one; nothing else comes to harm. Where too little is known, all is looked at.
+    pub changed: Option<Vec<RelPath>>,
 }
 
 impl Default for CaptureOptions {
@@ -61,6 +68,7 @@ impl Default for CaptureOptions {
             strict: false,
             force: false,
             workspace: None,
+            changed: None,
         }
     }
 }
@@ -76,6 +84,8 @@ pub struct CaptureOutcome {
     pub created: bool,
     /// The root that was captured.
     pub root: std::path::PathBuf,
+    /// How much of the workspace was looked at.
+    pub coverage: Coverage,
     /// Whether everything in scope is held whole.
     pub complete: bool,
     /// What was seen and done.
@@ -97,6 +107,30 @@ pub(crate) struct Observation {
     pub(crate) start_ns: i64,
 }
 
+/// How much of the workspace is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Look<'a> {
+    /// All of it.
+    Whole(Detail),
+    /// What is at or below these paths, and what is beside them; nothing else has changed.
+    Hinted(&'a [RelPath]),
+}
+
+/// What a checkpoint that is made of the walk accounts for.
+pub(crate) fn coverage_of(walked: &Walked) -> Coverage {
+    match &walked.listed {
+        None => Coverage::Full,
+        // One whose name is not text cannot be named, and is no evidence then.
+        Some(listed) => Coverage::Hinted(
+            listed
+                .iter()
+                .filter_map(|path| std::str::from_utf8(path.as_bytes()).ok())
+                .map(str::to_owned)
+                .collect(),
+        ),
+    }
+}
+
 /// Walks the workspace, by what is known of it.
 ///
 /// Cost: one stat a name, the listing of each directory that has changed, the reading of ignore files;
@@ -106,7 +140,7 @@ pub(crate) fn observe(
     open: &OpenWorkspace,
     settings: &ScopeSettings,
     known: Option<&KnownTree>,
-    detail: Detail,
+    look: Look<'_>,
     monitor: &dyn Monitor,
 ) -> Result<Observation> {
     // Taken before the first stat: what changes later has a stamp that is not older.
@@ -115,8 +149,12 @@ pub(crate) fn observe(
     let text = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
     let tracked: TrackedCache =
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let (detail, hints) = match look {
+        Look::Whole(detail) => (detail, None),
+        Look::Hinted(hints) => (Detail::Changes, Some(hints.to_vec())),
+    };
     let options =
-        WalkOptions { stores: stores(access)?, tracked, detail, ..WalkOptions::default() };
+        WalkOptions { stores: stores(access)?, tracked, detail, hints, ..WalkOptions::default() };
     let walked = walk::walk(&open.dir, &open.path, settings, &options, known, monitor)?;
     if walked.tracked_cache != options.tracked {
         // Only a hint for the next time; a struct of strings always has a JSON form.

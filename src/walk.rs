@@ -78,6 +78,10 @@ pub(crate) struct WalkOptions {
     pub(crate) threads: usize,
     /// How much to report.
     pub(crate) detail: Detail,
+    /// The only paths that are not as they are known, as the caller promises: what is at and below them,
+    /// and the names beside them, are looked at and nothing else. Only for [`Detail::Changes`], and as
+    /// far as what is known is of use.
+    pub(crate) hints: Option<Vec<RelPath>>,
 }
 
 impl Default for WalkOptions {
@@ -88,6 +92,7 @@ impl Default for WalkOptions {
             tracked: TrackedCache::default(),
             threads: cores.min(limits::THREADS_MAX),
             detail: Detail::All,
+            hints: None,
         }
     }
 }
@@ -124,6 +129,8 @@ pub(crate) struct Walked {
     /// Which of the known entries are there as they were and not in the list; empty where the list is
     /// of all.
     pub(crate) kept: Vec<bool>,
+    /// The directories that were looked at, where hints were followed; else it was all of them.
+    pub(crate) listed: Option<Vec<RelPath>>,
     /// Ignore files that counted and are not in the list.
     pub(crate) ignore_files: Vec<IgnoreFile>,
     /// A checksum over path and content of every ignore file that counted.
@@ -195,7 +202,8 @@ pub(crate) fn walk(
     };
     if let Some(known) = known
         && let Some(rules) = &known.rules
-        && disk::file_system(root)?.keeps_directory_stamps
+        // Where hints are followed no stamp of a directory is relied upon.
+        && (options.hints.is_some() || disk::file_system(root)?.keeps_directory_stamps)
         && let Some(walked) = attempt.by_known(&known.entries, rules)?
     {
         return Ok(walked);
@@ -223,8 +231,12 @@ impl Attempt<'_> {
         }
         *locked(&tree.unread_rules) = Some(rules.clone());
         let detail = self.options.detail;
-        self.run(&tree, to_ask, known, || {
-            known::revisit(&tree, known, rules, detail, &self.pool, self.monitor)
+        let hints = self.options.hints.as_deref().filter(|_| detail == Detail::Changes);
+        self.run(&tree, to_ask, known, || match hints {
+            Some(hints) => {
+                known::revisit_hinted(&tree, known, rules, hints, &self.pool, self.monitor)
+            }
+            None => known::revisit(&tree, known, rules, detail, &self.pool, self.monitor),
         })
     }
 
@@ -289,7 +301,10 @@ impl Attempt<'_> {
         listed.observations.reserve(batches.iter().map(Vec::len).sum());
         listed.observations.extend(batches.into_iter().flatten());
         graft::sort(&mut listed.observations);
-        if again::may_miss(tree, &listed.observations) {
+        if listed.is_hinted {
+            // Nothing else has changed, so nothing was moved past it.
+            listed.note_listed();
+        } else if again::may_miss(tree, &listed.observations) {
             listed.report_all(known);
             again::look(tree, &mut listed.observations, &self.pool, self.monitor)?;
         }
@@ -395,7 +410,7 @@ fn finish(
     if !tracked::is_as_known(&answers, &options.tracked, in_force) {
         listed.report_all(known);
     }
-    let Revisit { mut observations, kept } = listed;
+    let Revisit { mut observations, kept, listed, .. } = listed;
     let tracked =
         tracked::evaluate(&tree, &observations, in_force, answers, &options.tracked, &is_cancelled);
     let mut tracked_state = tracked.state;
@@ -425,6 +440,7 @@ fn finish(
     Ok(Walked {
         observations,
         kept,
+        listed,
         ignore_files: rules.outside,
         ignore_digest: rules.digest,
         rules: known_rules,

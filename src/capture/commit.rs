@@ -32,6 +32,8 @@ pub(crate) struct Draft {
     pub(crate) parent: Option<CheckpointRef>,
     /// By which rules.
     pub(crate) scope: Scope,
+    /// How much of the workspace was looked at.
+    pub(crate) coverage: Coverage,
     /// Where git's HEAD was.
     pub(crate) git: Option<GitState>,
     /// For a safety checkpoint: what it is made for; its `after` is the stored extra tree.
@@ -93,7 +95,7 @@ pub(crate) fn commit(
             trigger: draft.trigger.clone(),
             parent: draft.parent.clone(),
             scope: draft.scope.clone(),
-            coverage: Coverage::Full,
+            coverage: draft.coverage.clone(),
             complete: held.complete,
             git: draft.git.clone(),
             restore: draft.restore.clone(),

@@ -104,7 +104,8 @@ pub(crate) enum CheckpointsCommand {
 #[command(after_help = "Examples:\n  \
                         turnpoint capture\n  \
                         turnpoint capture --session fix-login --label 'before the refactor'\n  \
-                        turnpoint capture --trigger turn-end --if-changed --json")]
+                        turnpoint capture --trigger turn-end --if-changed --json\n  \
+                        printf 'src/main.rs\\n' | turnpoint capture --changed-from -")]
 pub(crate) struct CaptureArguments {
     /// The session to add to [default: that of the workspace]
     #[arg(long, value_name = "NAME")]
@@ -115,6 +116,10 @@ pub(crate) struct CaptureArguments {
     /// What made it: a short word such as turn-start or turn-end
     #[arg(long, value_name = "WORD", default_value = "manual", value_parser = trigger)]
     pub(crate) trigger: Trigger,
+    /// Look only at the paths listed in FILE (`-`: standard input), and beside them: a promise that
+    /// nothing else has changed since the newest checkpoint. One path a line, or with a NUL after each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) changed_from: Option<PathBuf>,
     /// Make none if nothing differs from the newest checkpoint of the workspace
     #[arg(long)]
     pub(crate) if_changed: bool,

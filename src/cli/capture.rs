@@ -1,13 +1,16 @@
 //! `turnpoint capture`.
 
-use serde::Serialize;
-use turnpoint::manifest::Counts;
-use turnpoint::path::printable;
-use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem};
-
 use std::collections::BTreeMap;
-use std::io;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+use turnpoint::manifest::{Counts, Coverage};
+use turnpoint::path::{RelPath, printable};
+use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem, Error};
 
 use crate::cli::arguments::CaptureArguments;
 use crate::cli::context::Context;
@@ -16,12 +19,17 @@ use crate::cli::failure::{NAMED_MAX, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, ReasonDocument, RootDocument};
 use crate::cli::printer::{self, Kind, Style};
+use crate::cli::target;
+
+/// A list of paths is never longer: a million long ones.
+const LIST_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 #[derive(Serialize)]
 struct CaptureDocument<'a> {
     #[serde(flatten)]
     id: IdDocument,
     created: bool,
+    coverage: &'a Coverage,
     complete: bool,
     #[serde(flatten)]
     root: RootDocument,
@@ -42,11 +50,15 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
     options.strict = arguments.strict;
     options.force = arguments.force;
     options.workspace = context.settings.workspace;
+    if let Some(file) = &arguments.changed_from {
+        options.changed = Some(changed_paths(&root, file, context)?);
+    }
     let outcome = context.run(|store, monitor| store.capture(&root, &options, monitor))?;
     if context.is_json() {
         context.document(&CaptureDocument {
             id: IdDocument::from(&outcome.checkpoint),
             created: outcome.created,
+            coverage: &outcome.coverage,
             complete: outcome.complete,
             root: RootDocument::from(outcome.root.as_path()),
             counts: &outcome.counts,
@@ -60,6 +72,39 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
     Ok(Exit::damaged_if(!outcome.complete))
 }
 
+/// The list of paths that have changed. What lies outside of the workspace is of no concern to it, and is
+/// told: an agent lists whatever it touched.
+fn changed_paths(root: &Path, file: &Path, context: &Context) -> Outcome<Vec<RelPath>> {
+    let name = if file == Path::new("-") { Path::new("standard input") } else { file };
+    let unreadable = |source| Error::Io { verb: "read", path: name.to_owned(), source };
+    let mut text = Vec::new();
+    let read = if file == Path::new("-") {
+        io::stdin().lock().take(LIST_BYTES_MAX + 1).read_to_end(&mut text)
+    } else {
+        let file = context.settings.directory.join(file);
+        File::open(file).and_then(|file| file.take(LIST_BYTES_MAX + 1).read_to_end(&mut text))
+    };
+    read.map_err(unreadable)?;
+    if text.len() as u64 > LIST_BYTES_MAX {
+        let source = io::Error::other(format!("it is longer than {LIST_BYTES_MAX} bytes"));
+        return Err(unreadable(source).into());
+    }
+    let end = if text.contains(&0) { 0 } else { b'\n' };
+    let (mut paths, mut outside) = (Vec::new(), 0u64);
+    for word in text.split(|&byte| byte == end).filter(|word| !word.is_empty()) {
+        match target::path_inside(context, root, OsStr::from_bytes(word))? {
+            Some(path) => paths.push(path),
+            None => outside += 1,
+        }
+    }
+    if outside > 0 {
+        let count = format::counted(outside, "path of the list lies", "paths of the list lie");
+        let text = format!("{count} outside of {}", printable(root.as_os_str().as_bytes()));
+        context.printer.style().complain(Kind::Note, &text);
+    }
+    Ok(paths)
+}
+
 fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
     let printer = &mut context.printer;
     let style = printer.style();
@@ -70,6 +115,10 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
             printer.prose(&format!("captured {id} of {root}"))?;
         } else {
             printer.prose(&format!("nothing has changed in {root} since {id}"))?;
+        }
+        if let Coverage::Hinted(listed) = &outcome.coverage {
+            let count = format::counted(listed.len() as u64, "directory", "directories");
+            printer.prose(&format!("looked at {count} as told, and nowhere else"))?;
         }
         printer.prose(&work_done(&outcome.counts, outcome.elapsed_ms))?;
         if !outcome.counts.omitted.is_empty() {

@@ -101,21 +101,42 @@ pub(crate) fn paths<'a>(
     words.into_iter().map(|word| Ok(relative(root, directory, word)?)).collect()
 }
 
-/// `word` seen from `directory`, relative to `root`. Only names are compared: the path may not exist.
+/// The path that `word` means, relative to the workspace `root`; `None` where it lies outside.
+pub(crate) fn path_inside(
+    context: &Context,
+    root: &Path,
+    word: &OsStr,
+) -> Outcome<Option<RelPath>> {
+    let Some(inside) = inside(root, &context.settings.directory, word) else { return Ok(None) };
+    Ok(Some(rel_path(&inside, word)?))
+}
+
+/// `word` seen from `directory`, relative to `root`.
 fn relative(root: &Path, directory: &Path, word: &OsStr) -> turnpoint::Result<RelPath> {
-    let invalid = |reason: String| Error::InvalidPath { path: PathBuf::from(word), reason };
     // An unset variable of a script must not stand for the whole tree.
     if word.is_empty() {
-        return Err(invalid("it is empty; `.` is the whole directory".to_owned()));
+        return Err(invalid(word, "it is empty; `.` is the whole directory".to_owned()));
     }
+    let inside = inside(root, directory, word)
+        .ok_or_else(|| invalid(word, format!("it lies outside of {}", root.display())))?;
+    rel_path(&inside, word)
+}
+
+/// Where below `root` a word leads to. Only names are compared: the path may not exist.
+fn inside(root: &Path, directory: &Path, word: &OsStr) -> Option<PathBuf> {
     let path = without_dots(&directory.join(word));
-    let inside = match path.strip_prefix(root) {
-        Ok(inside) => inside.to_owned(),
-        Err(_) => through_links(&path)
-            .and_then(|path| path.strip_prefix(root).ok().map(Path::to_owned))
-            .ok_or_else(|| invalid(format!("it lies outside of {}", root.display())))?,
-    };
-    RelPath::new(inside.as_os_str().as_bytes()).map_err(|reason| invalid(reason.to_string()))
+    if let Ok(inside) = path.strip_prefix(root) {
+        return Some(inside.to_owned());
+    }
+    through_links(&path)?.strip_prefix(root).ok().map(Path::to_owned)
+}
+
+fn rel_path(inside: &Path, word: &OsStr) -> turnpoint::Result<RelPath> {
+    RelPath::new(inside.as_os_str().as_bytes()).map_err(|reason| invalid(word, reason.to_string()))
+}
+
+fn invalid(word: &OsStr, reason: String) -> Error {
+    Error::InvalidPath { path: PathBuf::from(word), reason }
 }
 
 /// The same path with `.` and `..` taken out by name.

@@ -6,16 +6,16 @@ use std::time::Instant;
 use crate::access::{Access, OpenWorkspace};
 use crate::adoption::{self, Compared};
 use crate::capture::{
-    self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held, Storing,
+    self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held, Look, Storing,
 };
 use crate::checkpoint::CheckpointRow;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Repair, Result};
 use crate::git;
-use crate::id::{SessionName, WorkspaceId};
+use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::index::{ReadTx, WriteTx};
 use crate::limits;
-use crate::manifest::{CheckpointRef, GitState};
+use crate::manifest::{CheckpointRef, Coverage, GitState};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::registration::Operation;
@@ -86,10 +86,15 @@ impl Store {
         }
         // The limit for all together counts every file.
         let is_limited = options.scope.total_limit_bytes.is_some();
-        let detail = if is_limited { Detail::All } else { Detail::Changes };
+        let look = match &options.changed {
+            _ if is_limited => Look::Whole(Detail::All),
+            None => Look::Whole(Detail::Changes),
+            Some(hints) => Look::Hinted(hints),
+        };
         let (observation, git) =
-            observe_with_git(&access, &open, base.as_mut(), &options.scope, detail, monitor)?;
+            observe_with_git(&access, &open, base.as_mut(), &options.scope, look, monitor)?;
         let scope = capture::scope_of(&observation.walked, &options.scope);
+        let coverage = capture::coverage_of(&observation.walked);
         let staging = access.blobs.stage(operation.id())?;
         let mut held = capture::hold(
             &access,
@@ -103,12 +108,16 @@ impl Store {
         if options.strict && !held.complete {
             return Err(Error::Incomplete { problems: held.problem_count });
         }
-        let unchanged = unchanged_since(&access, options, base.as_ref(), parent.as_ref(), &held)?;
+        let unchanged = if options.if_changed && held.same_as_base {
+            unchanged_since(&access, base.as_ref(), parent.as_ref(), &coverage)?
+        } else {
+            None
+        };
         if let Some(checkpoint) = unchanged {
             operation.end()?;
             remember_unchanged(&access, &open, base, &held, monitor);
             let elapsed_ms = elapsed_ms(started);
-            return Ok(outcome(checkpoint, false, &open, held, elapsed_ms));
+            return Ok(outcome(checkpoint, false, &open, coverage, held, elapsed_ms));
         }
         let trees =
             capture::store_tree(&access, &operation, base.as_ref(), &mut held, staging, None)?;
@@ -120,6 +129,7 @@ impl Store {
             root_path: open.path.clone(),
             parent,
             scope,
+            coverage,
             git,
             restore: None,
         };
@@ -136,7 +146,8 @@ impl Store {
         drop(operation);
         after_commit(&access, &open, base, &held, &committed, monitor);
         let elapsed_ms = elapsed_ms(started);
-        Ok(outcome(committed.id, true, &open, held, elapsed_ms))
+        let coverage = committed.manifest.coverage;
+        Ok(outcome(committed.id, true, &open, coverage, held, elapsed_ms))
     }
 }
 
@@ -145,9 +156,10 @@ fn elapsed_ms(started: Instant) -> u64 {
 }
 
 fn outcome(
-    checkpoint: crate::id::CheckpointId,
+    checkpoint: CheckpointId,
     created: bool,
     open: &OpenWorkspace,
+    coverage: Coverage,
     held: Held,
     elapsed_ms: u64,
 ) -> CaptureOutcome {
@@ -155,6 +167,7 @@ fn outcome(
         checkpoint,
         created,
         root: open.path.clone(),
+        coverage,
         complete: held.complete,
         counts: held.counts,
         problem_count: held.problem_count,
@@ -316,7 +329,7 @@ pub(super) fn observe_with_git(
     open: &OpenWorkspace,
     base: Option<&mut Base>,
     scope: &crate::settings::ScopeSettings,
-    detail: Detail,
+    look: Look<'_>,
     monitor: &dyn Monitor,
 ) -> Result<(capture::Observation, Option<GitState>)> {
     std::thread::scope(|threads| {
@@ -331,27 +344,31 @@ pub(super) fn observe_with_git(
             base.cache = cache.filter(|cache| cache.header == base.described(access.store));
             known = base.cache.as_ref().map(|cache| &cache.tree);
         }
-        let observation = capture::observe(access, open, scope, known, detail, monitor)?;
+        let observation = capture::observe(access, open, scope, known, look, monitor)?;
         let git = head.join().ok().flatten();
         Ok((observation, git))
     })
 }
 
-/// The checkpoint that is to be answered with instead of a new one.
+/// The checkpoint that is to be answered with instead of a new one, whose entries would be those of the
+/// base: the newest, if it has the same, and accounts for as much of the workspace.
 fn unchanged_since(
     access: &Access,
-    options: &CaptureOptions,
     base: Option<&Base>,
     parent: Option<&CheckpointRef>,
-    held: &Held,
-) -> Result<Option<crate::id::CheckpointId>> {
+    coverage: &Coverage,
+) -> Result<Option<CheckpointId>> {
     let (Some(base), Some(parent)) = (base, parent) else { return Ok(None) };
-    if !options.if_changed || !held.same_as_base {
+    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&parent.id))?;
+    if row.is_none_or(|row| row.tree.root != base.tree.root) {
         return Ok(None);
     }
-    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&parent.id))?;
-    let same = row.is_some_and(|row| row.tree.root == base.tree.root);
-    Ok(same.then(|| parent.id.clone()))
+    let accounts_for_as_much = match access.sessions.require(&parent.id)?.0.coverage {
+        Coverage::Full => true,
+        Coverage::Hinted(_) => matches!(coverage, Coverage::Hinted(_)),
+        Coverage::Paths => false,
+    };
+    Ok(accounts_for_as_much.then(|| parent.id.clone()))
 }
 
 /// Notes that files which had to be read, although they are as in the base, can be relied upon by

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
-use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
+use crate::capture::{self, Base, Committed, Draft, Finish, Held, Look, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
 use crate::manifest::{
-    CheckpointRef, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
+    CheckpointRef, Coverage, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
 };
 use crate::monitor::{Monitor, Phase};
 use crate::operation::OperationKind;
@@ -290,8 +290,14 @@ fn prepare(
 ) -> Result<Prepared> {
     // What is about to change is saved whatever the limit for all together says.
     let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
-    let (mut observation, git) =
-        observe_with_git(access, open, base.as_deref_mut(), &settings, Detail::All, monitor)?;
+    let (mut observation, git) = observe_with_git(
+        access,
+        open,
+        base.as_deref_mut(),
+        &settings,
+        Look::Whole(Detail::All),
+        monitor,
+    )?;
     if options.thorough
         && let Some(base) = base.as_mut()
     {
@@ -408,6 +414,7 @@ fn carry_out(
         root_path: open.path.clone(),
         parent: foundation.parent,
         scope,
+        coverage: Coverage::Full,
         git,
         restore: trees.extra.map(|after| RestoreRecord {
             verb: intent.verb,

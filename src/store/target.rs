@@ -66,9 +66,25 @@ pub(super) fn load_target(
     if manifest.workspace != open.workspace.id {
         return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
     }
-    let entries = entries_of(access, &id, &manifest)?;
-    let is_full = manifest.coverage == Coverage::Full;
+    let mut entries = entries_of(access, &id, &manifest)?;
+    if let Coverage::Hinted(listed) = &manifest.coverage {
+        keep_evidence(&mut entries, listed);
+    }
+    let is_full = manifest.coverage != Coverage::Paths;
     Ok(Target { reference: CheckpointRef { id, digest }, entries, is_full })
+}
+
+/// Of a checkpoint that was made of hints, only the directories that it listed itself say what was not
+/// there.
+fn keep_evidence(entries: &mut [Entry], listed: &[String]) {
+    let listed: HashSet<&[u8]> = listed.iter().map(String::as_bytes).collect();
+    for entry in entries {
+        if let EntryKind::Dir { listed: whole } = &mut entry.kind
+            && !listed.contains(entry.path.as_bytes())
+        {
+            *whole = Listed::Partial;
+        }
+    }
 }
 
 pub(super) fn entries_of(

@@ -22,7 +22,7 @@ use crate::hash::{BlobHash, Digest};
 use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, OmitReason};
 use crate::monitor::Monitor;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 use crate::walk::directory::{OwnRules, Policy, Seen, Tree, unknown_stat};
 use crate::walk::rules::InsideFile;
 use crate::walk::{Detail, InodeId, Observed, What, graft, locked};
@@ -319,9 +319,20 @@ pub(super) struct Revisit {
     pub(super) observations: Vec<Observed>,
     /// As in [`crate::walk::Walked::kept`].
     pub(super) kept: Vec<bool>,
+    /// Whether hints were followed.
+    pub(super) is_hinted: bool,
+    /// As in [`crate::walk::Walked::listed`].
+    pub(super) listed: Option<Vec<RelPath>>,
 }
 
 impl Revisit {
+    /// Notes which directories were looked at: those that are reported by now.
+    pub(super) fn note_listed(&mut self) {
+        let directories =
+            self.observations.iter().filter(|seen| matches!(seen.what, What::Dir { .. }));
+        self.listed = Some(directories.map(|seen| seen.path.clone()).collect());
+    }
+
     /// Reports what was kept too.
     pub(super) fn report_all(&mut self, known: &[CachedEntry]) {
         let kept = std::mem::take(&mut self.kept);
@@ -364,13 +375,78 @@ pub(super) fn revisit(
     if tree.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let Some(mut revisit) = account(tree, &table, rules, revisited, pool, monitor)? else {
+        return Ok(None);
+    };
+    if detail == Detail::All {
+        revisit.kept = Vec::new();
+    }
+    Ok(Some(revisit))
+}
+
+/// As [`revisit`] for [`Detail::Changes`], and nothing is looked at but what is at and below `hints`,
+/// and the names beside them.
+///
+/// Cost: what is looked at, and a pass over what is known.
+pub(super) fn revisit_hinted(
+    tree: &Tree,
+    known: &[CachedEntry],
+    rules: &KnownRules,
+    hints: &[RelPath],
+    pool: &ThreadPool,
+    monitor: &dyn Monitor,
+) -> Result<Option<Revisit>> {
+    let Some(table) = Table::of(known) else { return Ok(None) };
+    let mut is_hinted = vec![false; table.directories.len()];
+    for hint in hints {
+        if hint.is_root() {
+            return Ok(None);
+        }
+        for index in at_or_below(known, hint, |known| &known.entry.path) {
+            if let Some(number) = table.numbers[index] {
+                is_hinted[number] = true;
+            }
+        }
+        // What is new begins in the nearest directory that is known; and where that is gone, or another
+        // one, in the one above it.
+        let above: Vec<RelPath> = hint.ancestors().collect();
+        for number in above.iter().rev().filter_map(|above| table.number(above)) {
+            is_hinted[number] = true;
+            let found = tree.open(table.path(number));
+            if found
+                .is_ok_and(|found| found.is_some_and(|(_, stat)| is_same(&table, number, &stat)))
+            {
+                break;
+            }
+        }
+    }
+    let revisited = is_hinted.into_iter().map(|is_hinted| {
+        let as_known = Same { seen: Vec::new(), again: Vec::new() };
+        if is_hinted { Revisited::Changed } else { Revisited::Same(as_known) }
+    });
+    let revisited = revisited.collect();
+    let revisit = account(tree, &table, rules, revisited, pool, monitor)?;
+    Ok(revisit.map(|revisit| Revisit { is_hinted: true, ..revisit }))
+}
+
+/// Accounts for every known path and every new one, by what became of each known directory; `None` where
+/// too much has changed.
+fn account(
+    tree: &Tree,
+    table: &Table<'_>,
+    rules: &KnownRules,
+    revisited: Vec<Revisited>,
+    pool: &ThreadPool,
+    monitor: &dyn Monitor,
+) -> Result<Option<Revisit>> {
     let changed = revisited.iter().filter(|revisited| matches!(revisited, Revisited::Changed));
     if changed.count() > CHANGED_FEW + revisited.len() / CHANGED_ONE_IN {
         return Ok(None);
     }
-    let Some(confirmed) = confirm(tree, &table, rules, revisited, monitor)? else {
+    let Some(confirmed) = confirm(tree, table, rules, revisited, monitor)? else {
         return Ok(None);
     };
+    let known = table.entries;
     let Confirmed { mut seen, kept, new } = confirmed;
     explore(tree, new, pool, monitor)?;
     seen.sort_unstable_by_key(|(index, ..)| *index);
@@ -380,8 +456,7 @@ pub(super) fn revisit(
         what,
     };
     let observations = seen.into_iter().map(observed).collect();
-    let kept = if detail == Detail::All { Vec::new() } else { kept };
-    Ok(Some(Revisit { observations, kept }))
+    Ok(Some(Revisit { observations, kept, ..Revisit::default() }))
 }
 
 /// Looks at one directory; `None` where it has to be listed.

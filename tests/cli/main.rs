@@ -9,6 +9,7 @@ mod damage;
 mod documents;
 mod exits;
 mod help;
+mod hints;
 mod index;
 mod interrupted;
 mod json;

@@ -7,6 +7,7 @@ mod support;
 mod damage;
 mod golden;
 mod hashing;
+mod hints;
 mod interrupted;
 mod late;
 mod model;

@@ -119,7 +119,11 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
         "the library is told; tests shift the clock; git needs its surroundings set; the home \
          directory is not captured by mistake",
     ),
-    ("std::fs", &["blobs", "disk", "walk"], "I/O is the edges'"),
+    (
+        "std::fs",
+        &["blobs", "cli", "disk", "walk"],
+        "I/O is the edges'; a list to read is the program's",
+    ),
     (
         "std::process",
         &["cli", "disk", "git", "main"],
