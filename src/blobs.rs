@@ -37,7 +37,7 @@ use crate::limits::{self, Packing};
 use crate::manifest::PageSource;
 use crate::path::RelPath;
 
-pub(crate) use pack::{Frame, Pack};
+pub(crate) use pack::{Frame, NAME_BYTES, Pack};
 pub(crate) use packs::PackList;
 #[cfg(test)]
 pub(crate) use staging::Published;
@@ -333,14 +333,16 @@ impl Blobs {
     ///
     /// A blob may be on its way from one place to another: a collection moves loose ones into packs, and
     /// from pack to pack, and takes away the old only when the new is there. So before it is said that
-    /// there is none, the packs are listed anew and everything is looked at again.
+    /// there is none, the packs are listed anew and everything is looked at again. Of the packs that are
+    /// remembered one may have been removed, with what nobody needed of it: who has pinned a blob and
+    /// asks for it must not be shown that one, although it is open.
     fn seek<T, E: From<Error>>(
         &self,
         hash: BlobHash,
         mut each: impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
     ) -> Result<Sought<T>, E> {
         let mut wrong = None;
-        for packs in [Packs::remembered, Packs::list] {
+        for is_again in [false, true] {
             match self.find_loose(hash)? {
                 Found::File(file, stat) => {
                     let frame = Section::whole(&file, stat.size);
@@ -352,7 +354,11 @@ impl Blobs {
                 Found::Absent => {}
                 Found::Wrong(reason) => wrong = Some(reason),
             }
-            for (pack, frame) in packs(&self.packs)?.find(hash) {
+            let packs = if is_again { self.packs.list() } else { self.packs.remembered() }?;
+            for (pack, frame) in packs.find(hash) {
+                if !is_again && pack.is_removed()? {
+                    continue;
+                }
                 let stored_size = u64::from(frame.length);
                 match each(Place { frame: pack.reader(&frame), stored_size })? {
                     Tried::Good(good) => return Ok(Sought::Good(good)),

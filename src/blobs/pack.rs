@@ -36,7 +36,8 @@ const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
 const MAGIC: &[u8; 8] = b"tppack01";
 const FAN_OUT: usize = 256;
 const FAN_OUT_BYTES: usize = FAN_OUT * 4;
-const NAME_BYTES: usize = 32 + 8 + 4;
+/// How long a frame's line in the trailer is.
+pub(crate) const NAME_BYTES: usize = 32 + 8 + 4;
 const HEADER_BYTES: usize = 8;
 const FOOTER_BYTES: usize = 16 + 4 + 8;
 
@@ -124,6 +125,11 @@ impl Pack {
     pub(super) fn is_as_opened(&self, now: &FileStat) -> bool {
         self.stat.is_same_inode(now)
             && (self.stat.size, self.stat.ctime_ns) == (now.size, now.ctime_ns)
+    }
+
+    /// Whether its file has no name any more.
+    pub(super) fn is_removed(&self) -> Result<bool> {
+        Ok(file_stat(&self.file, &self.path)?.nlink == 0)
     }
 
     /// How many frames it has.

@@ -82,25 +82,35 @@ impl Packs {
             .flat_map(|list| list.packs.iter())
             .map(|pack| (pack.id, Arc::clone(pack)))
             .collect();
-        let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-        for name in dir.names()? {
-            // Anything else is not ours.
-            let Some(id) = id_of(&name) else { continue };
-            if let (Some(pack), Some(now)) = (known.get(&id), dir.stat(&name)?)
-                && pack.is_as_opened(&now)
-            {
-                packs.push(Arc::clone(pack));
-                continue;
+        // What was in one that went since the listing may be in one that came since.
+        let list = loop {
+            if let Some(list) = open_all(&dir, &known)? {
+                break list;
             }
-            match Pack::open(&dir, id) {
-                Ok(pack) => packs.push(Arc::new(pack)),
-                Err(OpenError::Gone) => {}
-                Err(OpenError::Damaged(reason)) => damaged.push((id, reason)),
-                Err(OpenError::Store(error)) => return Err(error),
-            }
-        }
-        let list = PackList { packs: packs.into(), damaged: damaged.into() };
+        };
         *remembered = Some(list.clone());
         Ok(list)
     }
+}
+
+/// Opens all packs of the directory but those that are known; `None` where one went meanwhile.
+fn open_all(dir: &Dir, known: &HashMap<PackId, Arc<Pack>>) -> Result<Option<PackList>> {
+    let (mut packs, mut damaged) = (Vec::new(), Vec::new());
+    for name in dir.names()? {
+        // Anything else is not ours.
+        let Some(id) = id_of(&name) else { continue };
+        if let (Some(pack), Some(now)) = (known.get(&id), dir.stat(&name)?)
+            && pack.is_as_opened(&now)
+        {
+            packs.push(Arc::clone(pack));
+            continue;
+        }
+        match Pack::open(dir, id) {
+            Ok(pack) => packs.push(Arc::new(pack)),
+            Err(OpenError::Gone) => return Ok(None),
+            Err(OpenError::Damaged(reason)) => damaged.push((id, reason)),
+            Err(OpenError::Store(error)) => return Err(error),
+        }
+    }
+    Ok(Some(PackList { packs: packs.into(), damaged: damaged.into() }))
 }

@@ -543,6 +543,66 @@ mod tests {
         assert_eq!(blobs.tmp.names().unwrap(), Vec::<Vec<u8>>::new());
     }
 
+    /// A pack that is being written, whose disk is full.
+    fn put_on_a_full_disk(staging: &Staging<'_>) {
+        let temp = staging.create_temp(0).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let writer = PackWriter::new(full, "full".into());
+        staging.packing().open = Some(OpenPack { temp, writer });
+    }
+
+    #[test]
+    fn nothing_is_published_if_a_pack_cannot_be_written_or_made_durable() {
+        let place = tempfile::tempdir().unwrap();
+        let blobs = Blobs::create(place.path()).unwrap();
+        let large = vec![7; 2 * limits::PACK_BUFFER_BYTES];
+        let (small, before) = (Hashed::new(&b"small"[..]), Hashed::new(&b"before"[..]));
+        let stage = || {
+            let staging = blobs.stage(OperationId::random()).unwrap();
+            staging.put(&before).unwrap();
+            staging.use_packs().unwrap();
+            staging
+        };
+        let is_absent = |what: &str| {
+            for hash in [small.hash(), before.hash(), BlobHash::of(&large)] {
+                assert_eq!(blobs.check(hash, None).unwrap(), Presence::Absent, "{what}");
+            }
+            assert_eq!(blobs.tmp.names().unwrap(), Vec::<Vec<u8>>::new(), "{what}");
+            assert_eq!(blobs.packs.dir().unwrap().names().unwrap(), Vec::<Vec<u8>>::new());
+        };
+
+        let staging = stage();
+        put_on_a_full_disk(&staging);
+        staging.put(&small).unwrap();
+        assert!(matches!(staging.publish().unwrap_err(), Error::Io { verb: "write", .. }));
+        is_absent("the trailer did not fit");
+
+        let staging = stage();
+        put_on_a_full_disk(&staging);
+        assert!(staging.put_in_pack(BlobHash::of(&large), &large).is_err());
+        assert!(!staging.is_staged(BlobHash::of(&large)));
+        assert!(staging.publish().is_err(), "after a failed write nothing is whole");
+        is_absent("a frame did not fit");
+
+        // A pack that was finished before the one that is open now.
+        let staging = stage();
+        staging.put(&small).unwrap();
+        let mut packing = mem::take(&mut *staging.packing());
+        let open = packing.open.take().unwrap();
+        packing.finish(open).unwrap();
+        packing.wait().unwrap();
+        let failing = || Err(io::Error::from(Errno::IO));
+        packing.syncing = Some(std::thread::spawn(failing));
+        *staging.packing() = packing;
+        assert!(matches!(staging.publish().unwrap_err(), Error::Io { verb: "sync", .. }));
+        is_absent("a sync failed");
+
+        let staging = stage();
+        staging.put(&small).unwrap();
+        drop(staging);
+        is_absent("dropped");
+    }
+
     #[test]
     fn files_stay_open_only_while_they_are_synced_one_by_one() {
         let place = tempfile::tempdir().unwrap();
