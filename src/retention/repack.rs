@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::blobs::{Frame, Loose, Pack, Presence, Staging};
+use crate::blobs::{Frame, Loose, NAME_BYTES, Pack, Presence, Staging};
 use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::{BadFile, Error, Result};
@@ -41,19 +41,39 @@ impl PackUse {
     fn live_bytes(&self) -> u64 {
         bytes_of(&self.live)
     }
+
+    fn sizes(&self) -> Sizes {
+        let in_pack = |frames: &[Frame]| bytes_of(frames) + (frames.len() * NAME_BYTES) as u64;
+        let needed = in_pack(&self.live);
+        let content = needed + in_pack(&self.dead) + in_pack(&self.double);
+        Sizes { file: self.pack.bytes(), content, needed }
+    }
+}
+
+/// How long a pack is, and what of it is needed. In bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// All of the file.
+    file: u64,
+    /// All frames with their names in the trailer, which is longer than they are where blobs are tiny.
+    content: u64,
+    /// The same of those frames that are needed.
+    needed: u64,
 }
 
 fn bytes_of(frames: &[Frame]) -> u64 {
     frames.iter().map(|frame| u64::from(frame.length)).sum()
 }
 
-/// Which packs are worth writing anew, by the length of their files and of what in them is needed:
-/// those of which a quarter is not, and the small ones where there are many of them. In their order.
-pub(super) fn worth_rewriting(packs: &[(u64, u64)], packing: Packing) -> Vec<usize> {
-    let is_small = |bytes: u64| bytes < packing.pack_bytes_max / 8;
-    let small = packs.iter().filter(|(bytes, _)| is_small(*bytes)).count();
-    let is_worth = |&(bytes, live): &(u64, u64)| {
-        live < bytes - bytes / 4 || (small > packing.small_packs_max && is_small(bytes))
+/// Which packs are worth writing anew: those of which a quarter is not needed, and the small ones where
+/// there are many of them. In their order.
+pub(super) fn worth_rewriting(packs: &[Sizes], packing: Packing) -> Vec<usize> {
+    let is_small = |pack: &Sizes| pack.file < packing.pack_bytes_max / 8;
+    let small = packs.iter().filter(|pack| is_small(pack)).count();
+    let is_worth = |pack: &Sizes| {
+        pack.needed == 0
+            || pack.needed < pack.content - pack.content / 4
+            || (small > packing.small_packs_max && is_small(pack))
     };
     packs.iter().enumerate().filter(|(_, pack)| is_worth(pack)).map(|(at, _)| at).collect()
 }
@@ -99,8 +119,8 @@ pub(super) fn count(access: &Access, before: Timestamp, outcome: &mut SweepOutco
     Ok(())
 }
 
-fn sizes(uses: &[PackUse]) -> Vec<(u64, u64)> {
-    uses.iter().map(|used| (used.pack.bytes(), used.live_bytes())).collect()
+fn sizes(uses: &[PackUse]) -> Vec<Sizes> {
+    uses.iter().map(PackUse::sizes).collect()
 }
 
 /// Moves loose blobs into packs and writes packs anew, as far as that is worth it. The caller holds the
@@ -186,16 +206,22 @@ fn rewrite_group(
     operation.end()
 }
 
-/// Copies frames, each after its content was compared with its name. `false` where one is damaged and
-/// there is no other: the pack stays as it is, for a person or a healing capture.
+/// Copies frames, each after its content was compared with its name. `false`, and none is copied, where
+/// one is damaged and there is no other: the pack stays as it is, for a person or a healing capture.
+///
+/// Cost: the frames are in memory together, no more than a pack.
 fn copy(access: &Access, staging: &Staging<'_>, pack: &Pack, frames: &[Frame]) -> Result<bool> {
+    let mut whole = Vec::with_capacity(frames.len());
     for frame in frames {
         let bytes = pack.read_frame(frame)?;
         if crate::blobs::is_frame_of(&bytes, frame.hash) {
-            staging.put_in_pack(frame.hash, &bytes)?;
+            whole.push((frame.hash, bytes));
         } else if !matches!(access.blobs.check(frame.hash, None)?, Presence::Present { .. }) {
             return Ok(false);
         }
+    }
+    for (hash, bytes) in whole {
+        staging.put_in_pack(hash, &bytes)?;
     }
     Ok(true)
 }
@@ -359,4 +385,46 @@ fn consolidate_batch(
     }
     outcome.blobs_packed += moved.len() as u64;
     operation.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_is_written_anew_where_a_quarter_is_not_needed_or_many_are_small() {
+        let packing = Packing { pack_bytes_max: 8_000, small_packs_max: 2, ..Packing::default() };
+        let large = |content: u64, needed: u64| Sizes { file: 1_000 + content, content, needed };
+        let small = |needed: u64| Sizes { file: 999, content: 100, needed };
+        let cases: [(&str, &[Sizes], &[usize]); 12] = [
+            ("there is none", &[], &[]),
+            ("all is needed", &[large(4_000, 4_000)], &[]),
+            ("three quarters are needed", &[large(4_000, 3_000)], &[]),
+            ("less is needed", &[large(4_000, 2_999)], &[0]),
+            ("nothing is needed", &[large(4_000, 0)], &[0]),
+            ("nothing is in it", &[large(0, 0)], &[0]),
+            ("the trailer is longer than the blobs", &[small(100)], &[]),
+            ("few are small", &[small(100), small(100)], &[]),
+            ("many are small", &[small(100), small(80), small(100)], &[0, 1, 2]),
+            ("an eighth is not small", &[small(100), small(100), large(0, 0)], &[2]),
+            (
+                "the large one beside many small ones stays",
+                &[small(100), large(4_000, 4_000), small(100), small(100)],
+                &[0, 2, 3],
+            ),
+            (
+                "each by itself",
+                &[large(4_000, 0), large(4_000, 4_000), large(9_000, 1), small(74)],
+                &[0, 2, 3],
+            ),
+        ];
+        for (name, packs, expected) in cases {
+            assert_eq!(worth_rewriting(packs, packing), expected, "{name}");
+        }
+        let none_small = Packing { small_packs_max: 0, ..packing };
+        assert_eq!(worth_rewriting(&[small(100)], none_small), [0]);
+        assert_eq!(worth_rewriting(&[large(4_000, 4_000)], none_small), [0; 0]);
+        let most = Sizes { file: u64::MAX, content: u64::MAX, needed: u64::MAX };
+        assert_eq!(worth_rewriting(&[most], packing), [0; 0]);
+    }
 }
