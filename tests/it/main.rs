@@ -12,6 +12,7 @@ mod interrupted;
 mod late;
 mod model;
 mod mounts;
+mod packs;
 mod place;
 mod restoring;
 mod round_trip;

@@ -14,6 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestRunner};
 
+use turnpoint::limits::Packing;
 use world::World;
 
 /// Where things are put. Chosen so that names collide, nest and change their kind often.
@@ -196,6 +197,23 @@ fn is_on_disk() -> impl Strategy<Value = bool> {
     prop::bool::weighted(0.06)
 }
 
+/// When content goes into packs: at once, or never, and anything between.
+fn packing() -> impl Strategy<Value = Packing> {
+    let above_files = prop_oneof![3 => Just(0), 2 => Just(3), 1 => Just(1_000)];
+    let pack_bytes_max =
+        prop_oneof![Just(200), Just(1_500), Just(20_000), Just(Packing::default().pack_bytes_max)];
+    let consolidate_from = prop_oneof![Just(1), Just(5), Just(20), Just(64)];
+    let small_packs_max = prop_oneof![Just(0), Just(2), Just(8)];
+    (above_files, pack_bytes_max, consolidate_from, small_packs_max).prop_map(
+        |(above_files, pack_bytes_max, consolidate_from, small_packs_max)| Packing {
+            above_files,
+            pack_bytes_max,
+            consolidate_from,
+            small_packs_max,
+        },
+    )
+}
+
 /// The same cases in every run; `TURNPOINT_MODEL_SEED` chooses others, to look for new ones.
 const SEED: u64 = 20_261_129;
 
@@ -211,9 +229,9 @@ fn run(cases: u32, step: impl Strategy<Value = Step>, steps: usize) {
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()
     };
-    let strategy = (is_on_disk(), vec(step, 1..steps));
-    let outcome = TestRunner::new(config).run(&strategy, |(is_on_disk, steps)| {
-        let mut world = World::new(is_on_disk);
+    let strategy = (is_on_disk(), packing(), vec(step, 1..steps));
+    let outcome = TestRunner::new(config).run(&strategy, |(is_on_disk, packing, steps)| {
+        let mut world = World::new(is_on_disk, packing);
         for step in &steps {
             world.take(step);
         }

@@ -1,11 +1,11 @@
 //! What keeps content from being removed too soon, where something failed or two did it at once.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify;
 use turnpoint::{CaptureOptions, Error, ListQuery, Notice, PruneRule, RestoreOptions};
@@ -25,14 +25,8 @@ fn count(place: &Place, table: &str) -> u64 {
     rows[0].parse().unwrap()
 }
 
-/// Makes everything in the store older than the grace.
 fn age(place: &Place) {
-    let store = place.store();
-    sql(store.root(), truth::AGE);
-    let old = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
-    for blob in blobs_on_disk(store.root()) {
-        File::open(blob).unwrap().set_modified(old).unwrap();
-    }
+    truth::age(place.store().root());
 }
 
 fn is_blocked(place: &Place, path: &Path) -> bool {

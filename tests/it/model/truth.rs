@@ -1,12 +1,15 @@
-//! The store read without the library: manifests and pages as JSON through `zstd -dc`, the index
-//! through `sqlite3`.
+//! The store read without the library: manifests and pages as JSON through `zstd -dc`, packs by a
+//! parser of their trailers made from the description of the format, the index through `sqlite3`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Seek, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -32,6 +35,7 @@ pub(crate) struct Truth {
 pub(crate) fn read(store: &Path) -> Truth {
     let mut truth = Truth::default();
     let mut manifests = Vec::new();
+    let packs = packs(store);
     let mut pages: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: BTreeSet<String> = BTreeSet::new();
     for (id, manifest) in manifests_in(store) {
@@ -46,14 +50,19 @@ pub(crate) fn read(store: &Path) -> Truth {
         manifests.push((id, roots.swap_remove(0)));
     }
     while !wanted.is_empty() {
-        let hashes: Vec<String> = std::mem::take(&mut wanted).into_iter().collect();
-        let text = decompress(store, &hashes);
+        let hashes = every_copy(store, &packs, std::mem::take(&mut wanted));
+        let text = decompress(&hashes);
         let values: Vec<Value> = serde_json::Deserializer::from_slice(&text)
             .into_iter::<Value>()
             .map(Result::unwrap)
             .collect();
         assert_eq!(values.len(), hashes.len());
-        for (hash, page) in hashes.into_iter().zip(values) {
+        for ((hash, _), page) in hashes.into_iter().zip(values) {
+            // The other copies of a page that was taken.
+            if let Some(taken) = pages.get(&hash) {
+                assert_eq!(*taken, page);
+                continue;
+            }
             for child in page["pages"].as_array().into_iter().flatten() {
                 let child = hash_of(&child["hash"]);
                 *truth.page_references.entry(child.clone()).or_default() += 1;
@@ -64,7 +73,7 @@ pub(crate) fn read(store: &Path) -> Truth {
         }
         wanted.retain(|hash| !pages.contains_key(hash));
     }
-    check_contents(store, &pages, &mut truth.references);
+    check_contents(store, &packs, &pages, &mut truth.references);
     for (id, root) in manifests {
         let mut thens = Thens::new();
         collect(&pages, &root, &mut thens);
@@ -100,9 +109,92 @@ fn blob(store: &Path, hash: &str) -> PathBuf {
     store.join("blobs").join(hash.get(..2).unwrap()).join(hash)
 }
 
-fn decompress(store: &Path, hashes: &[String]) -> Vec<u8> {
-    let files = hashes.iter().map(|hash| blob(store, hash));
-    let output = Command::new("zstd").arg("-dcq").args(files).output().unwrap();
+/// A pack, as its trailer describes it.
+#[derive(Debug)]
+pub(crate) struct Pack {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+    /// Where the frame of each blob is.
+    pub(crate) frames: BTreeMap<String, Range<usize>>,
+    modified: SystemTime,
+}
+
+/// Every pack, the oldest first. Fails where one is not as the format says.
+pub(crate) fn packs(store: &Path) -> Vec<Pack> {
+    let mut packs: Vec<Pack> = packs_on_disk(store).into_iter().map(read_pack).collect();
+    packs.sort_by(|a, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
+    packs
+}
+
+fn read_pack(path: PathBuf) -> Pack {
+    let bytes = fs::read(&path).unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let number = |at: Range<usize>| {
+        let digits = bytes[at].iter().rev();
+        digits.fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let end = bytes.len();
+    assert_eq!(&bytes[end - 8..], b"tppack01");
+    let count = number(end - 12..end - 8);
+    let trailer = end - 8 - (1024 + 44 * count + 28);
+    assert_eq!(bytes[trailer..trailer + 4], [0x5e, 0x2a, 0x4d, 0x18]);
+    assert_eq!(number(trailer + 4..trailer + 8), 1024 + 44 * count + 28);
+    let (table, names) = (trailer + 8, trailer + 8 + 1024);
+    let checksum = xxhash_rust::xxh3::xxh3_128(&bytes[table..names + 44 * count]);
+    let digits = bytes[end - 28..end - 12].iter();
+    assert_eq!(digits.fold(0, |number, byte| number << 8 | u128::from(*byte)), checksum);
+    let named: Vec<(&[u8], Range<usize>)> = (0..count)
+        .map(|nth| names + 44 * nth)
+        .map(|at| {
+            let offset = number(at + 32..at + 40);
+            (&bytes[at..at + 32], offset..offset + number(at + 40..at + 44))
+        })
+        .collect();
+    assert!(named.is_sorted_by(|a, b| a.0 < b.0), "{}", path.display());
+    for first in 0..256 {
+        let most = named.iter().filter(|(hash, _)| usize::from(hash[0]) <= first).count();
+        assert_eq!(number(table + 4 * first..table + 4 * first + 4), most);
+    }
+    // Frames, one after another, and nothing else before the trailer.
+    let mut places: Vec<Range<usize>> = named.iter().map(|(_, place)| place.clone()).collect();
+    places.sort_by_key(|place| place.start);
+    let covered = places.iter().fold(0, |before, place| {
+        assert!(place.start == before && !place.is_empty());
+        place.end
+    });
+    assert_eq!(covered, trailer);
+    let hex = |hash: &[u8]| blake3::Hash::from_slice(hash).unwrap().to_hex().to_string();
+    let frames = named.iter().map(|(hash, place)| (hex(hash), place.clone())).collect();
+    Pack { path, bytes, frames, modified }
+}
+
+/// The frames of some blobs in all places where they are. Fails where one is nowhere.
+fn every_copy(
+    store: &Path,
+    packs: &[Pack],
+    hashes: impl IntoIterator<Item = String>,
+) -> Vec<(String, Vec<u8>)> {
+    let mut copies = Vec::new();
+    for hash in hashes {
+        let loose = fs::read(blob(store, &hash)).ok();
+        let packed = packs.iter().filter_map(|pack| {
+            let place = pack.frames.get(&hash)?;
+            Some(pack.bytes[place.clone()].to_vec())
+        });
+        let before = copies.len();
+        copies.extend(loose.into_iter().chain(packed).map(|frame| (hash.clone(), frame)));
+        assert!(copies.len() > before, "{hash} is nowhere");
+    }
+    copies
+}
+
+fn decompress(frames: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut input = tempfile::tempfile().unwrap();
+    for (_, frame) in frames {
+        input.write_all(frame).unwrap();
+    }
+    input.rewind().unwrap();
+    let output = Command::new("zstd").arg("-dcq").stdin(input).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
@@ -110,6 +202,7 @@ fn decompress(store: &Path, hashes: &[String]) -> Vec<u8> {
 /// Counts what the entries name, and compares each content with its name.
 fn check_contents(
     store: &Path,
+    packs: &[Pack],
     pages: &BTreeMap<String, Value>,
     references: &mut BTreeMap<String, u64>,
 ) {
@@ -124,11 +217,11 @@ fn check_contents(
     if contents.is_empty() {
         return;
     }
-    let hashes: Vec<String> = contents.keys().cloned().collect();
-    let bytes = decompress(store, &hashes);
+    let copies = every_copy(store, packs, contents.keys().cloned());
+    let bytes = decompress(&copies);
     let mut rest = &bytes[..];
-    for (hash, size) in contents {
-        let (content, after) = rest.split_at(size);
+    for (hash, _) in copies {
+        let (content, after) = rest.split_at(contents[&hash]);
         assert_eq!(blake3::hash(content).to_hex().as_str(), hash);
         rest = after;
     }
@@ -169,10 +262,28 @@ fn then(entry: &Value) -> Then {
     Then::Held(Node { kind, mode, stamps: None })
 }
 
-/// The blobs that lie in the store.
+/// The files of the blobs that have one of their own.
 pub(crate) fn blobs_on_disk(store: &Path) -> Vec<PathBuf> {
     let shards = fs::read_dir(store.join("blobs")).unwrap().map(|shard| shard.unwrap().path());
     shards.flat_map(|shard| fs::read_dir(shard).unwrap()).map(|file| file.unwrap().path()).collect()
+}
+
+/// The files of the packs.
+pub(crate) fn packs_on_disk(store: &Path) -> Vec<PathBuf> {
+    fs::read_dir(store.join("packs")).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+/// Makes everything that nothing names older than the grace.
+pub(crate) fn age(store: &Path) {
+    if store.join("index.db").exists() {
+        sql(store, "UPDATE blobs SET zero_since_ns = zero_since_ns - 3600000000000 WHERE refs = 0");
+    }
+    for file in blobs_on_disk(store).into_iter().chain(packs_on_disk(store)) {
+        let file = fs::File::open(file).unwrap();
+        // By as much each, so that the order of packs stays.
+        let before = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(before - std::time::Duration::from_hours(1)).unwrap();
+    }
 }
 
 /// Runs SQL on the index; the rows as lists separated by `|`.
@@ -186,10 +297,6 @@ pub(crate) fn sql(store: &Path, statement: &str) -> Vec<String> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
-
-/// What makes every blob without a reference older than the grace, but for the times of the files.
-pub(crate) const AGE: &str =
-    "UPDATE blobs SET zero_since_ns = zero_since_ns - 3600000000000 WHERE refs = 0";
 
 /// The counters that are not what the rows say, and rows that should not be.
 const CONTRADICTIONS: &str = "

@@ -1,6 +1,6 @@
 //! A workspace, a store, and what is known about both without asking the library.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use turnpoint::id::{CheckpointId, SessionName};
+use turnpoint::limits::Packing;
 use turnpoint::path::RelPath;
 use turnpoint::plan::SkipReason;
 use turnpoint::settings::ScopeSettings;
 use turnpoint::{
-    CaptureOptions, Error, ListQuery, PruneRule, RestoreOptions, RestoreOutcome, Store,
+    CaptureOptions, Error, GcOutcome, ListQuery, PruneRule, RestoreOptions, RestoreOutcome, Store,
 };
 
 use super::oracle::{self, Classes, Thens};
@@ -41,6 +42,7 @@ struct Restored {
 
 pub(super) struct World {
     store: Store,
+    packing: Packing,
     home: tempfile::TempDir,
     workspace: tempfile::TempDir,
     living: BTreeMap<Id, Checkpoint>,
@@ -56,7 +58,7 @@ struct Present {
 }
 
 impl World {
-    pub(super) fn new(is_on_disk: bool) -> Self {
+    pub(super) fn new(is_on_disk: bool, packing: Packing) -> Self {
         let memory = Path::new("/dev/shm");
         let place =
             if is_on_disk || !memory.is_dir() { std::env::temp_dir() } else { memory.to_owned() };
@@ -64,6 +66,7 @@ impl World {
             || tempfile::Builder::new().prefix("turnpoint-test-").tempdir_in(&place).unwrap();
         let world = Self {
             store: Store::at(Path::new("/nowhere")),
+            packing,
             home: make(),
             workspace: make(),
             living: BTreeMap::new(),
@@ -72,7 +75,12 @@ impl World {
         };
         fs::create_dir_all(world.root().join(".git/info")).unwrap();
         fs::write(world.root().join(".git/info/x"), "not a repository").unwrap();
-        Self { store: Store::at(world.home.path()), ..world }
+        Self { store: world.opened(), ..world }
+    }
+
+    /// The store, as another process opens it.
+    fn opened(&self) -> Store {
+        Store::with_packing(self.home.path(), self.packing)
     }
 
     fn root(&self) -> &Path {
@@ -130,7 +138,7 @@ impl World {
             Step::Collect { aged } => self.collect(*aged),
             Step::Pin { which, pinned } => self.pin(*which, *pinned),
             Step::Label { which, label } => self.label(*which, label.map(|n| format!("label {n}"))),
-            Step::Reopen => self.store = Store::at(self.home.path()),
+            Step::Reopen => self.store = self.opened(),
             Step::DeleteIndex => self.delete_index(),
             Step::DeleteStatCache => self.delete_stat_cache(),
             // An edit that makes no sense where it falls changes nothing.
@@ -402,34 +410,46 @@ impl World {
             return;
         }
         if aged {
-            self.age();
+            truth::age(self.store.root());
         }
+        let told = |outcome: &GcOutcome| (outcome.sweep.blobs_removed, outcome.sweep.bytes_removed);
+        let planned = told(&self.store.plan_gc(&()).unwrap());
         let outcome = self.store.gc(&()).unwrap();
+        assert_eq!(told(&outcome), planned);
         assert_eq!(outcome.prune.pruned, []);
         assert_eq!(outcome.sweep.failed, []);
         self.assert_list();
         let truth = self.check_truth();
-        let named: Vec<&String> = truth.references.keys().collect();
-        let mut found: Vec<String> = truth::blobs_on_disk(self.store.root())
-            .iter()
-            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-            .collect();
-        found.sort();
         if aged {
-            assert_eq!(found.iter().collect::<Vec<_>>(), named);
             assert_eq!(outcome.sweep.blobs_waiting, 0);
+            self.assert_nothing_is_kept_in_vain(&truth);
         }
     }
 
-    /// Makes everything older than the grace.
-    fn age(&self) {
-        let store = self.store.root();
-        if store.join("index.db").exists() {
-            truth::sql(store, truth::AGE);
+    /// After a collection for which everything was old enough.
+    fn assert_nothing_is_kept_in_vain(&self, truth: &truth::Truth) {
+        let loose: BTreeSet<String> = truth::blobs_on_disk(self.store.root())
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        let unnamed = loose.iter().find(|hash| !truth.references.contains_key(*hash));
+        assert_eq!(unnamed, None, "it has a file and nothing names it");
+        // All content in the model is small.
+        assert!(loose.len() < self.packing.consolidate_from, "{} loose blobs", loose.len());
+        let packs = truth::packs(self.store.root());
+        for pack in &packs {
+            // What dropping a frame gives back: the frame and its line in the trailer.
+            let bytes = |is_counted: &dyn Fn(&str) -> bool| -> usize {
+                let counted = pack.frames.iter().filter(|(hash, _)| is_counted(hash));
+                counted.map(|(_, frame)| frame.len() + 44).sum()
+            };
+            let (all, named) =
+                (bytes(&|_| true), bytes(&|hash| truth.references.contains_key(hash)));
+            assert!(named > 0 && named >= all - all / 4, "{named} of {all} bytes are needed");
         }
-        for blob in truth::blobs_on_disk(store) {
-            let old = now() - Duration::from_hours(1);
-            File::open(blob).unwrap().set_modified(old).unwrap();
+        for hash in truth::sql(self.store.root(), "SELECT lower(hex(hash)) FROM blobs") {
+            let is_packed = packs.iter().any(|pack| pack.frames.contains_key(&hash));
+            assert!(is_packed || loose.contains(&hash), "{hash} has a row and is nowhere");
         }
     }
 
@@ -499,7 +519,7 @@ impl World {
             return;
         }
         // Makes the index anew, should it have been deleted last.
-        self.store = Store::at(self.home.path());
+        self.store = self.opened();
         drop(self.store.plan_gc(&()).unwrap());
         self.check_truth();
         let into = tempfile::tempdir_in(self.home.path()).unwrap();
