@@ -14,6 +14,7 @@ mod index;
 mod interrupted;
 mod json;
 mod long_walk;
+mod packs;
 mod reader;
 mod scaffolding;
 mod storm;
