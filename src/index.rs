@@ -278,6 +278,14 @@ impl Index {
         done.map_err(|error| failure(&self.path, "empty its log", error))
     }
 
+    /// Empties the WAL if a large transaction has made it long. What is in it has been copied back by then,
+    /// and SQLite would keep its length.
+    pub(crate) fn trim_wal(&self) -> Result<()> {
+        let name = format!("{}-wal", self.name);
+        let length = self.dir.stat(name.as_bytes())?.map_or(0, |file| file.size);
+        if length > limits::SQLITE_WAL_KEPT_BYTES { self.empty_wal() } else { Ok(()) }
+    }
+
     fn write_on<T>(
         &self,
         connection: &mut Connection,

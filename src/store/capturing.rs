@@ -423,4 +423,7 @@ pub(super) fn after_commit(
     if let Err(error) = super::retaining::sweep_if_due(access, monitor) {
         tell("unused content was not swept", &error);
     }
+    if let Err(error) = access.index.trim_wal() {
+        tell("the log of the index was not emptied", &error);
+    }
 }

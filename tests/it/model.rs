@@ -108,6 +108,8 @@ enum Step {
     Capture {
         session: bool,
         if_changed: bool,
+        /// With a list of what has changed since the last one.
+        hinted: bool,
     },
     Restore {
         which: usize,
@@ -163,8 +165,8 @@ fn edit() -> impl Strategy<Value = Step> {
 }
 
 fn capture() -> impl Strategy<Value = Step> {
-    (prop::bool::weighted(0.2), prop::bool::weighted(0.2))
-        .prop_map(|(session, if_changed)| Step::Capture { session, if_changed })
+    (prop::bool::weighted(0.2), prop::bool::weighted(0.2), prop::bool::weighted(0.3))
+        .prop_map(|(session, if_changed, hinted)| Step::Capture { session, if_changed, hinted })
 }
 
 fn restore() -> impl Strategy<Value = Step> {

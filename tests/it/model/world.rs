@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::limits::Packing;
+use turnpoint::manifest::Coverage;
 use turnpoint::path::RelPath;
 use turnpoint::plan::SkipReason;
 use turnpoint::settings::ScopeSettings;
@@ -28,9 +29,32 @@ const SESSIONS: [&str; 2] = ["main", "other"];
 #[derive(Debug)]
 struct Checkpoint {
     thens: Thens,
+    /// The directories of which it says what was not there; none where it does of all.
+    looked_at: Option<BTreeSet<PathBuf>>,
     is_safety: bool,
     is_pinned: bool,
     label: Option<String>,
+}
+
+impl Checkpoint {
+    /// What it says, and of what was not there only as far as it looked.
+    fn evidence(&self) -> Thens {
+        let mut thens = self.thens.clone();
+        for (path, then) in &mut thens {
+            if let oracle::Then::Dir { whole, .. } = then {
+                *whole &= self.looked_at.as_ref().is_none_or(|looked_at| looked_at.contains(path));
+            }
+        }
+        thens
+    }
+}
+
+fn looked_at(coverage: &Coverage) -> Option<BTreeSet<PathBuf>> {
+    match coverage {
+        Coverage::Full => None,
+        Coverage::Hinted(listed) => Some(listed.iter().map(PathBuf::from).collect()),
+        Coverage::Paths => Some(BTreeSet::new()),
+    }
 }
 
 /// A restore that can be undone.
@@ -47,6 +71,8 @@ pub(super) struct World {
     workspace: tempfile::TempDir,
     living: BTreeMap<Id, Checkpoint>,
     restores: Vec<Restored>,
+    /// The workspace at the newest checkpoint.
+    last: Option<Fingerprint>,
     /// Which captures are checked for reading nothing: few, since they have to wait.
     captures: u32,
 }
@@ -71,6 +97,7 @@ impl World {
             workspace: make(),
             living: BTreeMap::new(),
             restores: Vec::new(),
+            last: None,
             captures: 0,
         };
         fs::create_dir_all(world.root().join(".git/info")).unwrap();
@@ -120,7 +147,9 @@ impl World {
 
     pub(super) fn take(&mut self, step: &Step) {
         match step {
-            Step::Capture { session, if_changed } => self.capture(*session, *if_changed),
+            Step::Capture { session, if_changed, hinted } => {
+                self.capture(*session, *if_changed, *hinted);
+            }
             Step::Restore { which, thorough, preserve_mtime } => {
                 let mut options = Self::restore_options();
                 options.thorough = *thorough;
@@ -220,13 +249,34 @@ impl World {
         }
     }
 
-    fn capture(&mut self, session: bool, if_changed: bool) {
+    /// Every path of which something is not as it was at the newest checkpoint.
+    fn changed_since_last(&self, present: &Present) -> Option<Vec<RelPath>> {
+        let last = self.last.as_ref()?;
+        let paths = last.keys().chain(present.tree.keys());
+        let changed = paths.filter(|path| last.get(*path) != present.tree.get(*path));
+        // A directory's own stamps move with the names in it, and those are in the list. All that is
+        // below it would be looked at.
+        let is_dir = |path: &Path| {
+            [last, &present.tree]
+                .iter()
+                .all(|tree| tree.get(path).is_some_and(|node| node.kind == fingerprint::Kind::Dir))
+        };
+        let told = changed.filter(|path| {
+            let mode = |tree: &Fingerprint| tree.get(*path).map(|node| node.mode);
+            !is_dir(path) || mode(last) != mode(&present.tree)
+        });
+        Some(told.map(|path| RelPath::new(path.as_os_str().as_bytes()).unwrap()).collect())
+    }
+
+    fn capture(&mut self, session: bool, if_changed: bool, hinted: bool) {
         let mut options = CaptureOptions::default();
         options.session = Some(SESSIONS[usize::from(session)].to_owned());
         options.if_changed = if_changed;
         options.scope = Self::scope();
         let present = self.look();
+        options.changed = if hinted { self.changed_since_last(&present) } else { None };
         let outcome = self.store.capture(self.root(), &options, &()).unwrap();
+        options.changed = None;
         assert!(outcome.complete, "{:?}", outcome.problems);
         let now = fingerprint::with_stamps(self.root());
         assert_eq!(oracle::violations(&present.tree, &now), [""; 0], "a capture changes nothing");
@@ -242,7 +292,9 @@ impl World {
             let id = id_of(&outcome.checkpoint);
             assert!(!self.living.contains_key(&id));
             self.insert(id.clone(), thens, false);
+            self.living.get_mut(&id).unwrap().looked_at = looked_at(&outcome.coverage);
             self.retain(&id.0, 20);
+            self.last = Some(now);
         }
         self.assert_list();
         self.captures += 1;
@@ -270,7 +322,8 @@ impl World {
     }
 
     fn insert(&mut self, id: Id, thens: Thens, is_safety: bool) {
-        self.living.insert(id, Checkpoint { thens, is_safety, is_pinned: false, label: None });
+        let (looked_at, is_pinned, label) = (None, false, None);
+        self.living.insert(id, Checkpoint { thens, looked_at, is_safety, is_pinned, label });
     }
 
     fn thens(&self, id: &CheckpointId) -> Thens {
@@ -286,7 +339,7 @@ impl World {
         let present = self.look();
         let selected: Vec<PathBuf> =
             options.paths.iter().map(|path| path.as_os().to_owned()).collect();
-        let thens = &self.living[&id].thens;
+        let thens = &self.living[&id].evidence();
         let result = self.store.restore(self.root(), &checkpoint_id(&id), options, &());
         let now = fingerprint::with_stamps(self.root());
         let outcome = match result {
@@ -343,6 +396,7 @@ impl World {
             assert!(is_saved || !is_changed, "{path:?} was changed and is not saved");
         }
         let id = id_of(safety);
+        self.last = Some(present.tree.clone());
         self.insert(id.clone(), thens, true);
         self.retain(&id.0, 20);
         self.assert_list();
