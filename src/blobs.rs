@@ -39,9 +39,10 @@ use crate::path::RelPath;
 
 pub(crate) use pack::{Frame, NAME_BYTES, Pack};
 pub(crate) use packs::PackList;
-#[cfg(test)]
-pub(crate) use staging::Published;
-pub(crate) use staging::{PutOutcome, Staging};
+pub(crate) use staging::{Published, PutOutcome, Staging};
+
+/// A frame up to this length is read at once.
+const SHORT_FRAME_BYTES_MAX: u64 = 128 * 1024;
 
 /// Whether a blob is in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -336,12 +337,20 @@ impl Blobs {
     /// there is none, the packs are listed anew and everything is looked at again. Of the packs that are
     /// remembered one may have been removed, with what nobody needed of it: who has pinned a blob and
     /// asks for it must not be shown that one, although it is open.
+    ///
+    /// Where this process knows packs already they are asked first: that costs least.
     fn seek<T, E: From<Error>>(
         &self,
         hash: BlobHash,
         mut each: impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
     ) -> Result<Sought<T>, E> {
         let mut wrong = None;
+        let known = self.packs.known();
+        if let Some(packs) = &known
+            && let Some(good) = seek_packed(packs, hash, false, &mut each, &mut wrong)?
+        {
+            return Ok(Sought::Good(good));
+        }
         for is_again in [false, true] {
             match self.find_loose(hash)? {
                 Found::File(file, stat) => {
@@ -354,16 +363,13 @@ impl Blobs {
                 Found::Absent => {}
                 Found::Wrong(reason) => wrong = Some(reason),
             }
-            let packs = if is_again { self.packs.list() } else { self.packs.remembered() }?;
-            for (pack, frame) in packs.find(hash) {
-                if !is_again && pack.is_removed()? {
-                    continue;
-                }
-                let stored_size = u64::from(frame.length);
-                match each(Place { frame: pack.reader(&frame), stored_size })? {
-                    Tried::Good(good) => return Ok(Sought::Good(good)),
-                    Tried::Wrong(reason) => wrong = Some(reason),
-                }
+            let packs = match &known {
+                Some(_) if !is_again => continue,
+                _ if is_again => self.packs.list()?,
+                _ => self.packs.remembered()?,
+            };
+            if let Some(good) = seek_packed(&packs, hash, is_again, &mut each, &mut wrong)? {
+                return Ok(Sought::Good(good));
             }
         }
         Ok(wrong.map_or(Sought::Absent, Sought::Wrong))
@@ -515,6 +521,28 @@ impl PageSource for Blobs {
     }
 }
 
+/// As [`Blobs::seek`], in packs alone; `are_new` says that they have just been listed, and `wrong` what is
+/// wrong with those that are not good.
+fn seek_packed<T, E: From<Error>>(
+    packs: &PackList,
+    hash: BlobHash,
+    are_new: bool,
+    each: &mut impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
+    wrong: &mut Option<String>,
+) -> Result<Option<T>, E> {
+    for (pack, frame) in packs.find(hash) {
+        if !are_new && pack.is_removed()? {
+            continue;
+        }
+        let stored_size = u64::from(frame.length);
+        match each(Place { frame: pack.reader(&frame), stored_size })? {
+            Tried::Good(good) => return Ok(Some(good)),
+            Tried::Wrong(reason) => *wrong = Some(reason),
+        }
+    }
+    Ok(None)
+}
+
 /// Decodes a frame and compares size and hash. The bytes go to `output` before they can all be compared.
 fn decode_checked(
     frame: &mut Section<'_>,
@@ -522,14 +550,26 @@ fn decode_checked(
     size: Option<u64>,
     output: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), DecodeError> {
-    let declared = declared_size(frame).map_err(DecodeError::Damaged)?;
+    let unreadable = |error| DecodeError::Damaged(format!("it cannot be read: {error}"));
+    // Most frames are short: one read gives the header too.
+    let mut short = Vec::new();
+    let mut in_memory: &[u8];
+    let (declared, input): (_, &mut dyn io::Read) = if frame.left() <= SHORT_FRAME_BYTES_MAX {
+        short.reserve_exact(usize::try_from(frame.left()).unwrap_or(0));
+        frame.read_to_end(&mut short).map_err(unreadable)?;
+        in_memory = &short;
+        (frame::declared_size(&short[..short.len().min(frame::HEADER_BYTES_MAX)]), &mut in_memory)
+    } else {
+        (declared_size(frame), frame)
+    };
+    let declared = declared.map_err(DecodeError::Damaged)?;
     if let Some(size) = size
         && size != declared
     {
         return Err(DecodeError::Damaged(other_size(declared, size)));
     }
     let mut hasher = BlobHasher::default();
-    frame::decode(frame, declared, &mut |piece| {
+    frame::decode(input, declared, &mut |piece| {
         hasher.update(piece);
         output(piece)
     })?;

@@ -9,11 +9,15 @@ mod audit;
 mod commit;
 mod content;
 mod decide;
+mod entries;
 mod hold;
+mod part;
 
 pub(crate) use audit::{audit_after_boot, remember};
 pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
-pub(crate) use hold::{Base, Held, Storing, hold, store_tree};
+pub(crate) use entries::entries_of;
+pub(crate) use hold::{Base, Held, Storing, hold, lost_blobs, store_tree};
+pub(crate) use part::{Part, observe_part, store_part};
 
 use crate::access::{Access, OpenWorkspace};
 use crate::checkpoint::CaptureProblem;
@@ -145,16 +149,11 @@ pub(crate) fn observe(
 ) -> Result<Observation> {
     // Taken before the first stat: what changes later has a stamp that is not older.
     let start_ns = disk::coarse_now_ns();
-    let place = access.layout.workspace(open.workspace.id).join("tracked");
-    let text = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
-    let tracked: TrackedCache =
-        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let (detail, hints) = match look {
         Look::Whole(detail) => (detail, None),
         Look::Hinted(hints) => (Detail::Changes, Some(hints.to_vec())),
     };
-    let options =
-        WalkOptions { stores: stores(access)?, tracked, detail, hints, ..WalkOptions::default() };
+    let options = WalkOptions { detail, hints, ..walk_options(access, open)? };
     let walked = walk::walk(&open.dir, &open.path, settings, &options, known, monitor)?;
     if walked.tracked_cache != options.tracked {
         // Only a hint for the next time; a struct of strings always has a JSON form.
@@ -163,6 +162,15 @@ pub(crate) fn observe(
         drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
     }
     Ok(Observation { walked, start_ns })
+}
+
+/// What a walk of the workspace is told.
+fn walk_options(access: &Access, open: &OpenWorkspace) -> Result<WalkOptions> {
+    let place = access.layout.workspace(open.workspace.id).join("tracked");
+    let text = disk::read_small(&place, TRACKED_BYTES_MAX).ok().flatten();
+    let tracked: TrackedCache =
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    Ok(WalkOptions { stores: stores(access)?, tracked, ..WalkOptions::default() })
 }
 
 /// By which rules the walk went, for the manifest.

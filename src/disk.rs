@@ -27,9 +27,9 @@ pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{
-    copy_attributes, hash_file, is_directory, list_dir, make_directory_if_missing, modified_ns,
-    overwrite, read_start, real_path, remove_abandoned, remove_file, remove_tree, replace,
-    require_space, reserve, set_file_mode, touch,
+    copy_attributes, finish_file, hash_file, is_directory, list_dir, make_directory_if_missing,
+    modified_ns, overwrite, read_start, real_path, remove_abandoned, remove_directory_if_empty,
+    remove_file, remove_tree, replace, require_space, reserve, set_file_mode, touch,
 };
 pub(crate) use small::{
     Created, append_line, append_line_soon, check_size, create_dir_with, create_durably,

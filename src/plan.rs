@@ -13,7 +13,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::hash::Digest;
@@ -194,9 +195,12 @@ pub enum Selection<'a> {
     /// Exactly these: what an earlier restore touched, with what it left there. A path that is not
     /// as it was left has been worked on since, and is a conflict.
     Touched(&'a BTreeMap<RelPath, Entry>),
+    /// Exactly these: all that a checkpoint of given paths speaks of.
+    Only(&'a BTreeSet<RelPath>),
 }
 
-/// Computes the plan. Cost: one merge of the two lists, and a hash set of the present inodes.
+/// Computes the plan. Cost: one merge of the two lists, and what is to be said of each path that differs;
+/// where a file is to go, a hash set of the present inodes.
 pub fn plan(input: PlanInput<'_>) -> Plan {
     let mut planner = Planner::new(input);
     planner.restore_what_was();
@@ -207,10 +211,12 @@ pub fn plan(input: PlanInput<'_>) -> Plan {
 
 struct Planner<'a> {
     input: PlanInput<'a>,
-    then: BTreeMap<&'a [u8], &'a Entry>,
-    now: BTreeMap<&'a [u8], &'a Present>,
-    /// The inodes of present names that the target has too.
-    kept_inodes: HashSet<(u64, u64)>,
+    /// What is now at each path of the target.
+    matched: Vec<Option<&'a Present>>,
+    /// Whether the target names each present path.
+    is_named: Vec<bool>,
+    /// The inodes of present names that the target has too; found out when first asked for.
+    kept_inodes: OnceCell<HashSet<(u64, u64)>>,
     changes: BTreeMap<RelPath, Change>,
     skips: BTreeMap<RelPath, SkipReason>,
     /// Paths of the target that stay as they are, so that nothing can be put below them; and what is
@@ -229,6 +235,7 @@ impl Selection<'_> {
             Selection::All => true,
             Selection::Below(paths) => paths.iter().any(|selected| path.is_at_or_below(selected)),
             Selection::Touched(left) => left.contains_key(path),
+            Selection::Only(paths) => paths.contains(path),
         }
     }
 
@@ -239,14 +246,16 @@ impl Selection<'_> {
                 Selection::All => true,
                 Selection::Below(paths) => paths.iter().any(|below| below.is_at_or_below(path)),
                 Selection::Touched(left) => {
-                    // The paths below are those that begin with `path/`: the first after it tells.
-                    let mut prefix = path.as_bytes().to_vec();
-                    if !path.is_root() {
-                        prefix.push(b'/');
-                    }
+                    let prefix = prefix_of(path);
                     let from = (Bound::Included(&*prefix), Bound::Unbounded);
-                    let mut below = left.range::<[u8], _>(from);
-                    below.next().is_some_and(|(below, _)| below.as_bytes().starts_with(&prefix))
+                    let mut below = left.range::<[u8], _>(from).map(|(path, _)| path);
+                    below.next().is_some_and(|below| below.as_bytes().starts_with(&prefix))
+                }
+                Selection::Only(paths) => {
+                    let prefix = prefix_of(path);
+                    let from = (Bound::Included(&*prefix), Bound::Unbounded);
+                    let mut below = paths.range::<[u8], _>(from);
+                    below.next().is_some_and(|below| below.as_bytes().starts_with(&prefix))
                 }
             }
     }
@@ -254,24 +263,24 @@ impl Selection<'_> {
 
 impl<'a> Planner<'a> {
     fn new(input: PlanInput<'a>) -> Self {
-        let then: BTreeMap<_, _> =
-            input.then.iter().map(|entry| (entry.path.as_bytes(), entry)).collect();
-        let now: BTreeMap<_, _> =
-            input.now.iter().map(|present| (present.entry.path.as_bytes(), present)).collect();
-        let kept_inodes = input
-            .now
-            .iter()
-            .filter(|present| {
-                matches!(present.entry.kind, EntryKind::File { .. })
-                    && then.get(present.entry.path.as_bytes()).is_some_and(|entry| is_held(entry))
-            })
-            .map(|present| (present.device, present.inode))
-            .collect();
+        let mut matched = vec![None; input.then.len()];
+        let mut is_named = vec![false; input.now.len()];
+        let mut next = 0;
+        for (then, matched) in input.then.iter().zip(&mut matched) {
+            let path_of = |index: usize| input.now.get(index).map(|present| &present.entry.path);
+            while path_of(next).is_some_and(|path| *path < then.path) {
+                next += 1;
+            }
+            if path_of(next) == Some(&then.path) {
+                *matched = input.now.get(next);
+                is_named[next] = true;
+            }
+        }
         Self {
             input,
-            then,
-            now,
-            kept_inodes,
+            matched,
+            is_named,
+            kept_inodes: OnceCell::new(),
             changes: BTreeMap::new(),
             skips: BTreeMap::new(),
             blocked: HashMap::new(),
@@ -284,11 +293,35 @@ impl<'a> Planner<'a> {
         self.input.selection.includes(path)
     }
 
+    /// What the target has at a path.
+    fn then(&self, path: &RelPath) -> Option<&'a Entry> {
+        let index = self.input.then.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
+        self.input.then.get(index)
+    }
+
+    /// What is at a path now.
+    fn now(&self, path: &RelPath) -> Option<&'a Present> {
+        let index = self.input.now.binary_search_by(|present| present.entry.path.cmp(path)).ok()?;
+        self.input.now.get(index)
+    }
+
+    /// Whether a present file is another name of one that the target has.
+    fn is_kept_elsewhere(&self, present: &Present) -> bool {
+        let inodes = self.kept_inodes.get_or_init(|| {
+            let matched = self.input.then.iter().zip(&self.matched);
+            let kept = matched.filter(|(then, _)| is_held(then)).filter_map(|(_, now)| *now);
+            kept.filter(|present| matches!(present.entry.kind, EntryKind::File { .. }))
+                .map(|present| (present.device, present.inode))
+                .collect()
+        });
+        inodes.contains(&(present.device, present.inode))
+    }
+
     /// Whether a touched path is not as the earlier restore left it.
     fn is_worked_on(&self, path: &RelPath) -> bool {
         let Selection::Touched(left) = self.input.selection else { return false };
         let Some(left) = left.get(path) else { return true };
-        match self.now.get(path.as_bytes()) {
+        match self.now(path) {
             Some(present) => !present.entry.is_same_state(left),
             None => left.kind != EntryKind::Absent,
         }
@@ -310,7 +343,13 @@ impl<'a> Planner<'a> {
     /// Goes over the target, parents before what is below them (a parent's path is a prefix, so it
     /// sorts first), and puts each path back.
     fn restore_what_was(&mut self) {
-        for then in self.input.then {
+        for (index, then) in self.input.then.iter().enumerate() {
+            let now = self.matched.get(index).copied().flatten();
+            // Of almost every path, unless something above it stays: it is as it should be.
+            let is_exact = now.is_some_and(|present| present.entry.is_same_state(then));
+            if is_exact && self.blocked.is_empty() {
+                continue;
+            }
             let selected = self.is_selected(&then.path);
             if !self.input.selection.includes_or_leads_to(&then.path) {
                 continue;
@@ -323,7 +362,6 @@ impl<'a> Planner<'a> {
                 }
                 continue;
             }
-            let now = self.now.get(then.path.as_bytes()).copied();
             if !selected {
                 self.make_way(then, now);
             } else if let EntryKind::Omitted { reason, .. } = then.kind {
@@ -404,7 +442,7 @@ impl<'a> Planner<'a> {
     }
 
     fn put_new(&mut self, then: &Entry, wanted: &Entry) {
-        let parent = then.path.parent().and_then(|parent| self.now.get(parent.as_bytes()).copied());
+        let parent = then.path.parent().and_then(|parent| self.now(&parent));
         if parent.is_some_and(|parent| parent.is_mounted) {
             let reason = SkipReason::Rule(OmitReason::Mount);
             self.skip(&then.path, reason);
@@ -456,7 +494,7 @@ impl<'a> Planner<'a> {
     fn below(&self, path: &RelPath) -> impl Iterator<Item = &'a Present> {
         let mut prefix = path.as_bytes().to_vec();
         prefix.push(b'/');
-        let own = self.now.get(path.as_bytes()).copied();
+        let own = self.now(path);
         // The names below are contiguous: they are those that begin with `path/`.
         let start =
             self.input.now.partition_point(|present| present.entry.path.as_bytes() < &*prefix);
@@ -470,14 +508,17 @@ impl<'a> Planner<'a> {
     /// Goes over what is there now and the target does not name, deepest first, so that a directory
     /// comes after everything in it.
     fn delete_what_was_not(&mut self) {
-        for present in self.input.now.iter().rev() {
+        for (index, present) in self.input.now.iter().enumerate().rev() {
             let path = &present.entry.path;
-            let is_named = self.then.contains_key(path.as_bytes());
-            if is_named || !self.is_selected(path) || !is_in_scope(&present.entry) {
+            let is_named = self.is_named.get(index).copied().unwrap_or_default();
+            if is_named || !is_in_scope(&present.entry) {
                 continue;
             }
             if path.ancestors().any(|ancestor| self.replaced.contains(&ancestor)) {
                 self.changes.insert(path.clone(), change(Some(&present.entry), None));
+                continue;
+            }
+            if !self.is_selected(path) {
                 continue;
             }
             match self.why_not_deleted(present) {
@@ -497,7 +538,7 @@ impl<'a> Planner<'a> {
             .collect::<Vec<_>>()
             .into_iter()
             .rev()
-            .find_map(|ancestor| self.then.get(ancestor.as_bytes()).copied());
+            .find_map(|ancestor| self.then(&ancestor));
         // That an earlier restore made it is evidence enough that it was not there before.
         let is_made = matches!(self.input.selection, Selection::Touched(_));
         match ancestor.map(|entry| &entry.kind) {
@@ -521,7 +562,7 @@ impl<'a> Planner<'a> {
             return Deletion::Refused(reason);
         }
         let is_file = matches!(present.entry.kind, EntryKind::File { .. });
-        if is_file && self.kept_inodes.contains(&(present.device, present.inode)) {
+        if is_file && self.is_kept_elsewhere(present) {
             return Deletion::Refused(SkipReason::OtherName);
         }
         if let EntryKind::Dir { listed } = present.entry.kind {
@@ -552,6 +593,11 @@ impl<'a> Planner<'a> {
             skips: self.skips.into_iter().map(skip).collect(),
         }
     }
+}
+
+/// What every path below `path` begins with: the first path after it tells whether there are any.
+fn prefix_of(path: &RelPath) -> Vec<u8> {
+    if path.is_root() { Vec::new() } else { [path.as_bytes(), b"/"].concat() }
 }
 
 enum Deletion {

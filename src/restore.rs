@@ -14,7 +14,7 @@ mod stage;
 use std::collections::BTreeMap;
 
 pub(crate) use apply::apply;
-pub(crate) use into::restore_into;
+pub(crate) use into::{look_for_content, restore_into};
 pub(crate) use recover::{Recovered, abort, add_conflicts, recover};
 pub(crate) use stage::{Stage, discard, finish, has_own_directory, stage};
 
@@ -112,22 +112,13 @@ pub(crate) fn check_content(blobs: &Blobs, plan: &Plan, monitor: &dyn Monitor) -
 ///
 /// # Errors
 /// As [`check_content`].
-pub(crate) fn check_entries(
-    blobs: &Blobs,
-    entries: &[&Entry],
-    monitor: &dyn Monitor,
-) -> Result<()> {
+fn check_entries(blobs: &Blobs, entries: &[&Entry], monitor: &dyn Monitor) -> Result<()> {
     let check = |entry: &&Entry| -> Result<Option<LostContent>> {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
         }
         let Some((hash, size)) = entry.blob() else { return Ok(None) };
-        let reason = match blobs.check(hash, Some(size))? {
-            Presence::Present { .. } => return Ok(None),
-            Presence::Absent => "missing".to_owned(),
-            Presence::Wrong { reason } => reason,
-        };
-        Ok(Some(LostContent { path: entry.path.clone(), hash, reason }))
+        Ok(into::lost(entry, blobs.check(hash, Some(size))?))
     };
     let checked: Vec<Option<LostContent>> = crate::threads::pool("check")?
         .install(|| entries.par_iter().map(check).collect::<Result<_>>())?;

@@ -9,6 +9,7 @@ mod history;
 mod interrupted;
 mod into;
 mod log;
+mod preparing;
 mod restoring;
 mod retaining;
 mod target;

@@ -16,6 +16,7 @@ mod directory;
 mod graft;
 mod known;
 mod parallel;
+mod part;
 mod pattern;
 mod rules;
 mod tracked;
@@ -48,6 +49,7 @@ use crate::walk::tracked::{Answer, Job};
 #[cfg(test)]
 pub(crate) use graft::Forced;
 pub(crate) use known::{CachedEntry, KnownIgnoreFile, KnownRules, KnownTree, Stamps};
+pub(crate) use part::{WalkedPart, is_listed, walk_part};
 pub(crate) use tracked::TrackedCache;
 
 /// A file or directory by what it is, not by what it is called.

@@ -315,6 +315,11 @@ impl<'a> Section<'a> {
         Self { file, at: 0, left: length }
     }
 
+    /// How many bytes of it are still to be read.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// As much of its beginning as fits in `buffer`, which does not use it up.
     pub(super) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut ahead = Section { file: self.file, at: self.at, left: self.left };

@@ -55,10 +55,14 @@ impl Packs {
         make_private_dir(&self.store.join(NAME))
     }
 
-    /// The packs as they were when this process looked last.
+    /// The packs as they were when this process looked last, if it has.
+    pub(super) fn known(&self) -> Option<PackList> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The packs as they were when this process looked last; they are looked for where it has not.
     pub(super) fn remembered(&self) -> Result<PackList> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        remembered.map_or_else(|| self.list(), Ok)
+        self.known().map_or_else(|| self.list(), Ok)
     }
 
     /// The packs as they are now.

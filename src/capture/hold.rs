@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::access::Access;
 use crate::access::OpenWorkspace;
-use crate::blobs::{Presence, PutOutcome, Staging};
+use crate::blobs::{Presence, Published, PutOutcome, Staging};
 use crate::capture::Observation;
 use crate::capture::audit::remember;
 use crate::capture::content::{self, ReadFile};
@@ -157,7 +157,7 @@ pub(crate) fn hold(
 }
 
 /// The blobs that are known to be missing or damaged; normally none.
-fn lost_blobs(access: &Access) -> Result<HashSet<BlobHash>> {
+pub(crate) fn lost_blobs(access: &Access) -> Result<HashSet<BlobHash>> {
     let lost = access.index.read("list lost blobs", |tx| tx.lost_blobs())?;
     Ok(lost.into_iter().map(|(hash, _)| hash).collect())
 }
@@ -429,6 +429,21 @@ pub(crate) fn store_tree(
         let hash = page.reference.hash;
         !known.contains(&hash) || lost.contains(&hash)
     });
+    let published = store_pages(access, operation, staging, built, &lost, is_unreadable)?;
+    held.counts.bytes_stored = published.stored_bytes;
+    Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })
+}
+
+/// Makes pages, and what is staged already, durable. What is in `lost` is written although it seems to be
+/// there, and is lost no more; with `is_unreadable` all pages are.
+pub(super) fn store_pages(
+    access: &Access,
+    operation: &Operation<'_>,
+    staging: Staging<'_>,
+    mut built: Vec<manifest::EncodedPage>,
+    lost: &HashSet<BlobHash>,
+    is_unreadable: bool,
+) -> Result<Published> {
     built.sort_unstable_by_key(|page| page.reference.hash);
     built.dedup_by_key(|page| page.reference.hash);
     let hashes: Vec<BlobHash> = built.iter().map(|page| page.reference.hash).collect();
@@ -439,7 +454,7 @@ pub(crate) fn store_tree(
             // Where one page is damaged others may be, and a look does not tell.
             return staging.put(&text);
         }
-        put_if_absent(access, &staging, &lost, &text)
+        put_if_absent(access, &staging, lost, &text)
     };
     if built.len() > PAGES_IN_PARALLEL_ABOVE {
         threads::pool("pages")?.install(|| built.into_par_iter().try_for_each(put))?;
@@ -447,7 +462,6 @@ pub(crate) fn store_tree(
         built.into_iter().try_for_each(put)?;
     }
     let published = staging.publish()?;
-    held.counts.bytes_stored = published.stored_bytes;
     let healed: Vec<(BlobHash, u64)> =
         published.sizes.iter().filter(|(hash, _)| lost.contains(hash)).copied().collect();
     if !healed.is_empty() {
@@ -455,7 +469,7 @@ pub(crate) fn store_tree(
             healed.iter().try_for_each(|(hash, size)| tx.note_healed(*hash, *size))
         })?;
     }
-    Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })
+    Ok(published)
 }
 
 /// Trees that are in the store.

@@ -127,6 +127,13 @@ impl AsFd for Dir {
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
+/// Making a file anew, and nothing else.
+pub(super) const CREATE: OFlags = OFlags::CREATE
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
@@ -168,7 +175,7 @@ impl Dir {
         open::beneath(self.fd.as_fd(), bytes, flags)
     }
 
-    fn openat(
+    pub(super) fn openat(
         &self,
         name: &[u8],
         flags: OFlags,
@@ -280,13 +287,8 @@ impl Dir {
     /// writing.
     pub(crate) fn create_file(&self, name: &[u8]) -> Result<File> {
         let path = self.path_of(name);
-        let flags = OFlags::RDWR
-            | OFlags::CREATE
-            | OFlags::EXCL
-            | OFlags::NOFOLLOW
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
         let private = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let flags = CREATE.union(OFlags::RDWR);
         let file: File = self.openat(name, flags, private).at("create", &path)?.into();
         make_private(&file, &path)?;
         Ok(file)

@@ -1,16 +1,18 @@
 //! Looking at and tidying the store's own directories by path, and what a restore needs of single
 //! files.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::clock::Timestamp;
-use crate::disk::dir::{Dir, FileKind, file_stat};
+use crate::disk::dir::{CREATE, Dir, FileKind, file_stat, unusable};
 use crate::disk::lock::{LockKind, try_flock};
 use crate::disk::small::{create_temp, leads_to, write_whole};
 use crate::error::{Error, IoContext, Result};
@@ -149,14 +151,20 @@ pub(crate) fn reserve(path: &Path, bytes: u64) -> Result<()> {
     reserved.at("reserve", path)
 }
 
-/// Makes the directory at `path` where it is missing, with the mode that the umask gives.
-pub(crate) fn make_directory_if_missing(path: &Path) -> Result<()> {
+/// Makes the directory at `path` where it is missing, with the mode that the umask gives. Returns whether
+/// it was missing.
+pub(crate) fn make_directory_if_missing(path: &Path) -> Result<bool> {
     match std::fs::create_dir(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).at("create", path)
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error).at("create", path),
     }
+}
+
+/// Removes the directory at `path` if nothing is in it.
+pub(crate) fn remove_directory_if_empty(path: &Path) {
+    // What is in the way of that is in it.
+    drop(std::fs::remove_dir(path));
 }
 
 /// Removes `name` and, if it is a directory, everything in it. Never follows a symlink.
@@ -195,6 +203,25 @@ pub(crate) fn hash_file(mut file: &File, path: &Path) -> Result<BlobHash> {
 pub(crate) fn set_file_mode(file: &File, mode: Mode, path: &Path) -> Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(mode.bits()))
         .at("change the mode of", path)
+}
+
+/// Ends the making of the file `name` in `dir`, which [`Dir::create_file_with`] began: checks that all of
+/// it is there, and sets the permission bits where they are not what was asked for.
+///
+/// Cost: one call, and another where the bits differ.
+pub(crate) fn finish_file(
+    file: &File,
+    expected_bytes: u64,
+    mode: Mode,
+    dir: &Dir,
+    name: &[u8],
+) -> Result<()> {
+    let stat = file_stat(file, Path::new(OsStr::from_bytes(name)))?;
+    if stat.size != expected_bytes {
+        let reason = format!("{} of {expected_bytes} bytes are there", stat.size);
+        return Err(unusable("write", &dir.path_of(name), reason));
+    }
+    if stat.mode == mode { Ok(()) } else { set_file_mode(file, mode, &dir.path_of(name)) }
 }
 
 /// Carries owner, group and extended attributes of one open file over to another. Returns what could
@@ -238,6 +265,16 @@ fn copy_extended_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
 }
 
 impl Dir {
+    /// Makes the file `name`, which must not exist, for writing. Its permission bits are those of `mode`
+    /// less what the umask takes away, or what the list of this directory says: never more.
+    pub(crate) fn create_file_with(&self, name: &[u8], mode: Mode) -> Result<File> {
+        let mode = rustix::fs::Mode::from_raw_mode(mode.bits() & 0o777);
+        match self.openat(name, CREATE.union(OFlags::WRONLY), mode) {
+            Ok(fd) => Ok(fd.into()),
+            Err(error) => Err(error).at("create", self.path_of(name)),
+        }
+    }
+
     /// Sets the permission bits of this directory itself.
     pub(crate) fn set_own_mode(&self, mode: Mode) -> Result<()> {
         let bits = rustix::fs::Mode::from_raw_mode(mode.bits());

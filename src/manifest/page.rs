@@ -123,17 +123,21 @@ pub(crate) fn rebuild<T>(
         } else {
             let length = stretch(rest, 0, |item| &entry(item).path);
             let segment: Vec<&Entry> = rest[..length].iter().map(&entry).collect();
-            let text = encode_leaf(&segment);
-            let first = segment.first().map_or_else(RelPath::root, |entry| entry.path.clone());
-            let reference = reference_to(first, &text, segment.len() as u64);
-            references.push(reference.clone());
-            pages.push(EncodedPage { reference, level: 0, text, children: Vec::new() });
+            let page = leaf(&segment);
+            references.push(page.reference.clone());
+            pages.push(page);
             start += length;
         }
         if start == items.len() {
             break;
         }
     }
+    raise(references, pages)
+}
+
+/// Makes the pages above those of level 0, which `references` are of; `pages` are those made so far.
+pub(super) fn raise(references: Vec<PageRef>, pages: Vec<EncodedPage>) -> PageTree {
+    let (mut references, mut pages) = (references, pages);
     let mut level = 0;
     while references.len() > 1 {
         level += 1;
@@ -182,6 +186,14 @@ fn reusable<T>(
     (follows == next).then_some(length)
 }
 
+/// The page of these entries.
+pub(super) fn leaf(entries: &[&Entry]) -> EncodedPage {
+    let text = encode_leaf(entries);
+    let first = entries.first().map_or_else(RelPath::root, |entry| entry.path.clone());
+    let reference = reference_to(first, &text, entries.len() as u64);
+    EncodedPage { reference, level: 0, text, children: Vec::new() }
+}
+
 fn reference_to(first: RelPath, text: &[u8], entries: u64) -> PageRef {
     PageRef { first, hash: BlobHash::of(text), size: text.len() as u64, entries }
 }
@@ -205,13 +217,15 @@ fn cut<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> Vec<&[T]> {
 /// A page ends before an item whose cut hash is a multiple of the target, if it has the least number of
 /// items, and in any case after the greatest number. The least number bounds the levels even for paths
 /// chosen so that every one is a boundary.
-fn stretch<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> usize {
-    let is_boundary = |item: &T| {
-        cut_hash(path(item).as_bytes(), level).is_multiple_of(limits::PAGE_ENTRIES_TARGET)
-    };
+pub(super) fn stretch<T>(items: &[T], level: u8, path: impl Fn(&T) -> &RelPath) -> usize {
     let most = items.len().min(limits::PAGE_ENTRIES_MAX);
     let least = most.min(limits::PAGE_ENTRIES_MIN);
-    (least..most).find(|&at| is_boundary(&items[at])).unwrap_or(most)
+    (least..most).find(|&at| is_boundary(path(&items[at]), level)).unwrap_or(most)
+}
+
+/// Whether a page of `level` that is long enough ends before `path`.
+pub(super) fn is_boundary(path: &RelPath, level: u8) -> bool {
+    cut_hash(path.as_bytes(), level).is_multiple_of(limits::PAGE_ENTRIES_TARGET)
 }
 
 #[derive(Serialize, Deserialize)]

@@ -88,8 +88,8 @@ impl Store {
         let is_limited = options.scope.total_limit_bytes.is_some();
         let look = match &options.changed {
             _ if is_limited => Look::Whole(Detail::All),
-            None => Look::Whole(Detail::Changes),
-            Some(hints) => Look::Hinted(hints),
+            Some(hints) if is_newest(base.as_ref(), parent.as_ref()) => Look::Hinted(hints),
+            _ => Look::Whole(Detail::Changes),
         };
         let (observation, git) =
             observe_with_git(&access, &open, base.as_mut(), &options.scope, look, monitor)?;
@@ -144,7 +144,8 @@ impl Store {
             monitor,
         )?;
         drop(operation);
-        after_commit(&access, &open, base, &held, &committed, monitor);
+        remember_seen(&access, &open, base, &held, &committed, monitor);
+        after_commit(&access, &committed, monitor);
         let elapsed_ms = elapsed_ms(started);
         let coverage = committed.manifest.coverage;
         Ok(outcome(committed.id, true, &open, coverage, held, elapsed_ms))
@@ -323,6 +324,13 @@ fn foundation(
     Ok(Foundation { base, parent })
 }
 
+/// Whether the base is the newest checkpoint of the workspace: what is said to have changed since that
+/// one says nothing of what changed since another. A restore of given paths makes a newer one that knows
+/// less.
+fn is_newest(base: Option<&Base>, parent: Option<&CheckpointRef>) -> bool {
+    matches!((base, parent), (Some(base), Some(parent)) if base.id == parent.id)
+}
+
 /// Walks, by the stat cache if it describes exactly the base, and beside it asks git where HEAD is.
 pub(super) fn observe_with_git(
     access: &Access,
@@ -332,21 +340,32 @@ pub(super) fn observe_with_git(
     look: Look<'_>,
     monitor: &dyn Monitor,
 ) -> Result<(capture::Observation, Option<GitState>)> {
-    std::thread::scope(|threads| {
-        let head = threads.spawn(|| {
-            let repository = git::repository_of(&open.path)?;
-            // That git cannot say is no reason not to capture.
-            git::head(&repository, &|| monitor.is_cancelled()).ok()
-        });
+    beside_git(open, monitor, || {
         let mut known = None;
         if let Some(base) = base {
             let cache = StatCache::read(&access.workspaces.directory(open.workspace.id));
             base.cache = cache.filter(|cache| cache.header == base.described(access.store));
             known = base.cache.as_ref().map(|cache| &cache.tree);
         }
-        let observation = capture::observe(access, open, scope, known, look, monitor)?;
+        capture::observe(access, open, scope, known, look, monitor)
+    })
+}
+
+/// Does something, and beside it asks git where HEAD is.
+pub(super) fn beside_git<T>(
+    open: &OpenWorkspace,
+    monitor: &dyn Monitor,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Option<GitState>)> {
+    std::thread::scope(|threads| {
+        let head = threads.spawn(|| {
+            let repository = git::repository_of(&open.path)?;
+            // That git cannot say is no reason not to capture.
+            git::head(&repository, &|| monitor.is_cancelled()).ok()
+        });
+        let done = work()?;
         let git = head.join().ok().flatten();
-        Ok((observation, git))
+        Ok((done, git))
     })
 }
 
@@ -389,8 +408,8 @@ fn remember_unchanged(
     }
 }
 
-/// What follows a commit and is never part of its success.
-pub(super) fn after_commit(
+/// Remembers what was seen of the workspace, for the next capture.
+pub(super) fn remember_seen(
     access: &Access,
     open: &OpenWorkspace,
     base: Option<Base>,
@@ -398,15 +417,20 @@ pub(super) fn after_commit(
     committed: &Committed,
     monitor: &dyn Monitor,
 ) {
+    let checkpoint = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
+    let saved = capture::save_cache(access, open.workspace.id, base, held, checkpoint);
+    if let Err(error) = saved {
+        let reason = format!("the stat cache was not written: {}", with_source(&error));
+        monitor.notice(&Notice::AfterCommit { reason });
+    }
+}
+
+/// What follows a commit and is never part of its success.
+pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn Monitor) {
     let tell = |what: &str, error: &Error| {
         let reason = format!("{what}: {}", with_source(error));
         monitor.notice(&Notice::AfterCommit { reason });
     };
-    let checkpoint = CheckpointRef { id: committed.id.clone(), digest: committed.digest };
-    let saved = capture::save_cache(access, open.workspace.id, base, held, checkpoint);
-    if let Err(error) = saved {
-        tell("the stat cache was not written", &error);
-    }
     match retention::mark_behind(access, &committed.id.session) {
         Ok(marked) if marked.pruned.is_empty() => {}
         Ok(marked) => {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::index::WriteTx;
 use crate::manifest::Entry;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::path::{RelPath, at_or_below};
 use crate::registration::Operation;
@@ -23,7 +23,9 @@ impl Store {
     /// many paths were made.
     ///
     /// # Errors
-    /// [`Error::IntoNotEmpty`]; [`Error::ContentLost`] before anything is written.
+    /// [`Error::IntoNotEmpty`]; [`Error::ContentLost`]: what is missing is found before anything is
+    /// written, what is damaged while it is, and then what was written is removed. After any other error
+    /// what was written by then is left, and a notice says so.
     pub fn restore_into(
         &self,
         checkpoint: &CheckpointId,
@@ -66,12 +68,23 @@ impl Store {
             require_selected(checkpoint, &entries, None, &options.paths)?;
             entries = selected(entries, &options.paths);
         }
-        restore::check_entries(&reading.blobs, &entries.iter().collect::<Vec<_>>(), monitor)
-            .inspect_err(lost)?;
-        let root = empty_directory(into)?;
+        restore::look_for_content(&reading.blobs, &entries, monitor).inspect_err(lost)?;
+        let (root, is_new) = empty_directory(into)?;
         let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
-        disk::require_space(&root, needed)?;
-        restore::restore_into(&reading.blobs, &root, &entries, options.preserve_mtime, monitor)
+        let preserve_mtime = options.preserve_mtime;
+        let made = disk::require_space(&root, needed).and_then(|()| {
+            restore::restore_into(&reading.blobs, &root, &entries, preserve_mtime, monitor)
+        });
+        made.inspect_err(|error| {
+            lost(error);
+            if is_new {
+                disk::remove_directory_if_empty(into);
+            }
+            if !matches!(root.names(), Ok(names) if names.is_empty()) {
+                let text = format!("what was written by then is left in {}", into.display());
+                monitor.notice(&Notice::Remark { text });
+            }
+        })
     }
 }
 
@@ -98,12 +111,12 @@ pub(super) fn tolerate_unwritable<T: Default>(result: Result<T>) -> Result<T> {
     }
 }
 
-/// Opens `into`, which must be empty; makes it where it is missing.
-fn empty_directory(into: &Path) -> Result<Dir> {
-    disk::make_directory_if_missing(into)?;
+/// Opens `into`, which must be empty; makes it where it is missing. Returns whether it was.
+fn empty_directory(into: &Path) -> Result<(Dir, bool)> {
+    let is_new = disk::make_directory_if_missing(into)?;
     let root = Dir::open(into)?;
     if root.names()?.is_empty() {
-        Ok(root)
+        Ok((root, is_new))
     } else {
         Err(Error::IntoNotEmpty { path: into.to_owned() })
     }

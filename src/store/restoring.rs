@@ -4,31 +4,28 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
-use crate::capture::{self, Base, Committed, Draft, Finish, Held, Look, Storing};
+use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
-use crate::manifest::{
-    CheckpointRef, Coverage, GitState, RestoreRecord, RestoreVerb, Scope, Trigger, page_refs,
-};
-use crate::monitor::{Monitor, Phase};
+use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, RestoreVerb, Trigger, page_refs};
+use crate::monitor::Monitor;
 use crate::operation::OperationKind;
-use crate::path::{RelPath, at_or_below};
-use crate::plan::{Plan, PlanInput, Present, Selection, plan};
+use crate::path::RelPath;
+use crate::plan::Plan;
 use crate::registration::Operation;
 use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, Stage};
 use crate::sessions::with_source;
-use crate::settings::ScopeSettings;
 use crate::store::capturing::{
     Purpose, adopt_all, adopt_own, after_commit, begin, home_directory, look_for_foundation,
-    observe_with_git, open_workspace,
+    open_workspace, remember_seen,
 };
 use crate::store::into::tolerate_unwritable;
-use crate::store::target::{Intent, Target, find_undo, force_in, load_target, require_selected};
+use crate::store::preparing::{Prepared, prepare};
+use crate::store::target::{Intent, Target, find_undo, load_target};
 use crate::store::{Store, interrupted, log, open_root, session_name};
-use crate::walk::Detail;
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -42,14 +39,6 @@ pub struct EndedRestore {
     pub left: Vec<crate::plan::Skip>,
     /// What a person should know.
     pub remarks: Vec<String>,
-}
-
-/// What the present was found to be, and what is to be done about it.
-struct Prepared {
-    held: Held,
-    scope: Scope,
-    git: Option<GitState>,
-    plan: Plan,
 }
 
 /// What is asked for.
@@ -277,74 +266,6 @@ fn require_content(access: &Access, plan: &Plan, monitor: &dyn Monitor) -> Resul
     checked
 }
 
-/// Walks and hashes the present, forcing in what the target is about to change, and computes the plan.
-fn prepare(
-    access: &Access,
-    open: &OpenWorkspace,
-    storing: Option<Storing<'_>>,
-    mut base: Option<&mut Base>,
-    target: &Target,
-    intent: &Intent,
-    options: &RestoreOptions,
-    monitor: &dyn Monitor,
-) -> Result<Prepared> {
-    // What is about to change is saved whatever the limit for all together says.
-    let settings = ScopeSettings { total_limit_bytes: None, ..options.scope.clone() };
-    let (mut observation, git) = observe_with_git(
-        access,
-        open,
-        base.as_deref_mut(),
-        &settings,
-        Look::Whole(Detail::All),
-        monitor,
-    )?;
-    if options.thorough
-        && let Some(base) = base.as_mut()
-    {
-        base.cache = None;
-    }
-    let selection = match &intent.touched {
-        Some(touched) => Selection::Touched(touched),
-        None if options.paths.is_empty() => Selection::All,
-        None => Selection::Below(&options.paths),
-    };
-    force_in(open, &mut observation.walked, target, selection, monitor)?;
-    let scope = capture::scope_of(&observation.walked, &settings);
-    let held = capture::hold(access, open, base, observation, &settings, storing, monitor)?;
-    monitor.phase(Phase::Plan, None);
-    let now = present(open, &held);
-    if let Selection::Below(paths) = selection {
-        require_selected(&target.reference.id, &target.entries, Some(&now), paths)?;
-    }
-    let plan = plan(PlanInput {
-        target: &target.reference.id,
-        then: &target.entries,
-        then_is_full: target.is_full,
-        now: &now,
-        selection,
-    });
-    Ok(Prepared { held, scope, git, plan })
-}
-
-fn present(open: &OpenWorkspace, held: &Held) -> Vec<Present> {
-    // Where the kernel does not say, every directory of another device is taken for one.
-    let mounts = disk::mounts_below(&open.path).unwrap_or_else(|_| other_devices(held));
-    let one = |(cached, stat): (&crate::walk::CachedEntry, &disk::FileStat)| Present {
-        entry: cached.entry.clone(),
-        device: stat.dev,
-        inode: stat.ino,
-        is_mounted: false,
-    };
-    let mut present: Vec<Present> = held.entries.iter().zip(&held.stats).map(one).collect();
-    for mount in &mounts {
-        let below: Vec<usize> = at_or_below(&present, mount, |it| &it.entry.path).collect();
-        for index in below {
-            present[index].is_mounted = true;
-        }
-    }
-    present
-}
-
 /// The pages that the safety checkpoint will share with its base. One that cannot be read is
 /// remembered, and so written again.
 fn pages_of(access: &Access, base: Option<&Base>) -> Result<Vec<(BlobHash, u64)>> {
@@ -352,15 +273,6 @@ fn pages_of(access: &Access, base: Option<&Base>) -> Result<Vec<(BlobHash, u64)>
         Ok(pages) => Ok(pages.unwrap_or_default()),
         Err(error) => capture::remember(access, &error).map(|()| Vec::new()),
     }
-}
-
-fn other_devices(held: &Held) -> Vec<RelPath> {
-    let root = held.stats.first().map(|stat| stat.dev);
-    let is_other = |stat: &disk::FileStat| {
-        stat.kind == disk::FileKind::Dir && root.is_some_and(|root| root != stat.dev)
-    };
-    let entries = held.entries.iter().zip(&held.stats);
-    entries.filter(|(_, stat)| is_other(stat)).map(|(it, _)| it.entry.path.clone()).collect()
 }
 
 fn carry_out(
@@ -390,7 +302,7 @@ fn carry_out(
         options,
         monitor,
     )?;
-    let Prepared { mut held, scope, git, plan } = prepared;
+    let Prepared { part, mut held, scope, git, plan } = prepared;
     refuse_other_plan(options, &plan)?;
     // An undo that finds everything as it was before is recorded all the same: the next one goes
     // further back.
@@ -402,10 +314,19 @@ fn carry_out(
     }
     require_content(access, &plan, monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
-    restore::ensure_saved(&saving, &pages_of(access, base.as_ref())?, &plan, monitor)?;
+    // Of a part, the pages that name what changes are read on the way.
+    let pages = if part.is_some() { Vec::new() } else { pages_of(access, base.as_ref())? };
+    restore::ensure_saved(&saving, &pages, &plan, monitor)?;
     let after = plan.after();
-    let trees =
-        capture::store_tree(access, &operation, base.as_ref(), &mut held, staging, Some(&after))?;
+    let (trees, coverage) = if let (Some(part), Some(base)) = (&part, &base) {
+        let held = &mut held;
+        let stored = capture::store_part(access, &operation, base, part, held, staging, &after);
+        (stored?, Coverage::Paths)
+    } else {
+        let (base, held) = (base.as_ref(), &mut held);
+        let stored = capture::store_tree(access, &operation, base, held, staging, Some(&after));
+        (stored?, Coverage::Full)
+    };
     let draft = Draft {
         session,
         label: None,
@@ -414,7 +335,7 @@ fn carry_out(
         root_path: open.path.clone(),
         parent: foundation.parent,
         scope,
-        coverage: Coverage::Full,
+        coverage,
         git,
         restore: trees.extra.map(|after| RestoreRecord {
             verb: intent.verb,
@@ -439,7 +360,11 @@ fn carry_out(
         RestoreVerb::Undo => "undo",
     };
     log_it(access, open, verb, &committed.id);
-    after_commit(access, open, base, &held, &committed, monitor);
+    if part.is_none() {
+        // What was known of the whole goes on to be known where only a part was looked at.
+        remember_seen(access, open, base, &held, &committed, monitor);
+    }
+    after_commit(access, &committed, monitor);
     Ok(RestoreOutcome {
         plan,
         root: open.path.clone(),

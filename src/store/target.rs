@@ -1,17 +1,17 @@
 //! What a restore or undo is about: the checkpoint, read and checked, and what of the present it
 //! touches.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::access::{Access, OpenWorkspace};
 use crate::blobs::Blobs;
-use crate::capture;
+use crate::capture::{self, Base};
 use crate::disk::FileKind;
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::manifest::{
-    CheckpointRef, Coverage, Entry, EntryKind, Listed, Manifest, OmitReason, RestoreVerb,
-    read_entries, validate,
+    CheckpointRef, Coverage, Entry, EntryKind, Listed, Manifest, OmitReason, RestoreRecord,
+    RestoreVerb, Tree, read_entries, read_part, validate,
 };
 use crate::monitor::Monitor;
 use crate::path::{RelPath, at_or_below};
@@ -24,8 +24,25 @@ use crate::walk::{Observed, Walked, What};
 /// What is to be restored.
 pub(super) struct Target {
     pub(super) reference: CheckpointRef,
-    pub(super) entries: Vec<Entry>,
+    tree: Tree,
     pub(super) is_full: bool,
+    /// Whether it is a checkpoint of given paths.
+    pub(super) is_part: bool,
+    /// All paths that it speaks of, where it is a checkpoint of given paths.
+    pub(super) only: Option<BTreeSet<RelPath>>,
+    /// The directories that it listed, where it was made of hints.
+    listed: Option<Vec<String>>,
+}
+
+/// Which of a target's entries are needed.
+#[derive(Clone, Copy)]
+pub(super) enum Needed<'a> {
+    All,
+    /// Those at, below and above these.
+    Of(&'a [RelPath]),
+    /// All, but where pages are lost those at, below and above these are enough: what a restore of given
+    /// paths shares with its base it has not looked at.
+    AtLeast(&'a [RelPath]),
 }
 
 /// Which command, and for an undo which restore it takes back.
@@ -41,8 +58,7 @@ impl Intent {
     }
 }
 
-/// Reads the checkpoint that is to be restored, all of it, before anything else happens. Writes nothing,
-/// but for what is found lost.
+/// Finds the checkpoint that is to be restored. Writes nothing, but for what is found lost.
 pub(super) fn load_target(
     access: &Access,
     open: &OpenWorkspace,
@@ -66,12 +82,20 @@ pub(super) fn load_target(
     if manifest.workspace != open.workspace.id {
         return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
     }
-    let mut entries = entries_of(access, &id, &manifest)?;
-    if let Coverage::Hinted(listed) = &manifest.coverage {
-        keep_evidence(&mut entries, listed);
-    }
-    let is_full = manifest.coverage != Coverage::Paths;
-    Ok(Target { reference: CheckpointRef { id, digest }, entries, is_full })
+    let is_part = manifest.coverage == Coverage::Paths;
+    let only = match (&manifest.coverage, &manifest.restore) {
+        (Coverage::Paths, Some(record)) => {
+            let after = after_of(access, &id, record)?;
+            Some(after.into_iter().map(|entry| entry.path).collect())
+        }
+        _ => None,
+    };
+    let listed = match manifest.coverage {
+        Coverage::Hinted(listed) => Some(listed),
+        Coverage::Full | Coverage::Paths => None,
+    };
+    let reference = CheckpointRef { id, digest };
+    Ok(Target { reference, tree: manifest.tree, is_full: !is_part, is_part, only, listed })
 }
 
 /// Of a checkpoint that was made of hints, only the directories that it listed itself say what was not
@@ -87,14 +111,43 @@ fn keep_evidence(entries: &mut [Entry], listed: &[String]) {
     }
 }
 
-pub(super) fn entries_of(
-    access: &Access,
-    id: &CheckpointId,
-    manifest: &Manifest,
-) -> Result<Vec<Entry>> {
-    whole_entries(&access.blobs, &access.sessions, id, manifest)
+/// What a restore left, path by path, from its safety checkpoint.
+fn after_of(access: &Access, id: &CheckpointId, record: &RestoreRecord) -> Result<Vec<Entry>> {
+    let after = read_entries(&access.blobs, &record.after)
+        .inspect_err(|error| drop(capture::remember(access, error)))?;
+    refuse_version_control(&after).map_err(|reason| Error::CheckpointUnreadable {
+        checkpoint: id.clone(),
+        path: access.sessions.manifest_path(id),
+        reason,
+    })?;
+    Ok(after)
+}
+
+impl Target {
+    /// Its entries.
+    ///
+    /// Cost: each page that holds one is read, but for those that the stat cache knows: what they say was
+    /// kept there, under a checksum, when the base was made.
+    pub(super) fn entries(
+        &self,
+        access: &Access,
+        base: Option<&Base>,
+        needed: Needed<'_>,
+    ) -> Result<Vec<Entry>> {
+        let read = match needed {
+            Needed::All => capture::entries_of(access, &self.tree, base),
+            Needed::Of(paths) => read_part(&access.blobs, &self.tree, paths),
+            Needed::AtLeast(paths) => capture::entries_of(access, &self.tree, base)
+                .or_else(|_| read_part(&access.blobs, &self.tree, paths)),
+        };
         // A page that is lost is remembered, so that the next capture writes it again.
-        .inspect_err(|error| drop(capture::remember(access, error)))
+        let mut entries = read.inspect_err(|error| drop(capture::remember(access, error)))?;
+        fit_to_restore(&access.sessions, &self.reference.id, &entries)?;
+        if let Some(listed) = &self.listed {
+            keep_evidence(&mut entries, listed);
+        }
+        Ok(entries)
+    }
 }
 
 /// All entries of a checkpoint, fit to be restored.
@@ -108,15 +161,20 @@ pub(super) fn whole_entries(
     id: &CheckpointId,
     manifest: &Manifest,
 ) -> Result<Vec<Entry>> {
+    let entries = read_entries(blobs, &manifest.tree)?;
+    fit_to_restore(sessions, id, &entries)?;
+    Ok(entries)
+}
+
+/// Refuses a list as [`whole_entries`] does.
+fn fit_to_restore(sessions: &Sessions, id: &CheckpointId, entries: &[Entry]) -> Result<()> {
     let unreadable = |reason: String| Error::CheckpointUnreadable {
         checkpoint: id.clone(),
         path: sessions.manifest_path(id),
         reason,
     };
-    let entries = read_entries(blobs, &manifest.tree)?;
-    validate(&entries).map_err(unreadable)?;
-    refuse_version_control(&entries).map_err(unreadable)?;
-    Ok(entries)
+    validate(entries).map_err(unreadable)?;
+    refuse_version_control(entries).map_err(unreadable)
 }
 
 /// Refuses a list of what a restore is to put in place, or has, that reaches into a version-control
@@ -147,21 +205,18 @@ pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target
                 undone.insert(undoes.id.clone());
             }
             (RestoreVerb::Restore, _) if !undone.contains(&row.id) => {
-                let after = read_entries(&access.blobs, &record.after)
-                    .inspect_err(|error| drop(capture::remember(access, error)))?;
-                refuse_version_control(&after).map_err(|reason| Error::CheckpointUnreadable {
-                    checkpoint: row.id.clone(),
-                    path: access.sessions.manifest_path(&row.id),
-                    reason,
-                })?;
+                let after = after_of(access, &row.id, record)?;
                 let reference = CheckpointRef { id: row.id.clone(), digest };
-                let entries = entries_of(access, &row.id, &manifest)?;
                 let intent = Intent {
                     verb: RestoreVerb::Undo,
                     undoes: Some(reference.clone()),
                     touched: Some(restore::touched(after)),
                 };
-                return Ok((Target { reference, entries, is_full: true }, intent));
+                let tree = manifest.tree;
+                let is_part = manifest.coverage == Coverage::Paths;
+                let (only, listed) = (None, None);
+                let target = Target { reference, tree, is_full: true, is_part, only, listed };
+                return Ok((target, intent));
             }
             _ => {}
         }
@@ -174,20 +229,29 @@ pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target
 pub(super) fn force_in(
     open: &OpenWorkspace,
     walked: &mut Walked,
-    target: &Target,
+    then: &[Entry],
     selection: Selection<'_>,
     monitor: &dyn Monitor,
 ) -> Result<()> {
     let mut forced = Vec::new();
     let mut revealed = BTreeMap::new();
-    for entry in target.entries.iter().filter(|entry| selection.includes_or_leads_to(&entry.path)) {
-        let seen = walked.find(&entry.path).map(|observed| &observed.what);
+    let mut seen = walked.observations.iter().peekable();
+    for entry in then {
+        while seen.next_if(|seen| seen.path < entry.path).is_some() {}
+        let seen = seen.peek().filter(|seen| seen.path == entry.path).map(|seen| &seen.what);
+        // Almost every path is seen, and in scope.
+        let is_held = match seen {
+            Some(What::File | What::Symlink { .. }) => true,
+            Some(What::Dir { .. }) => matches!(entry.kind, EntryKind::Dir { .. }),
+            Some(What::Omitted { .. }) | None => false,
+        };
+        if is_held || !selection.includes_or_leads_to(&entry.path) {
+            continue;
+        }
         match entry.kind {
             EntryKind::File { .. } | EntryKind::Symlink { .. } => {
                 // A directory in its place must be held with everything in it.
-                if !matches!(seen, Some(What::File | What::Symlink { .. })) {
-                    forced.push(entry.path.clone());
-                }
+                forced.push(entry.path.clone());
             }
             EntryKind::Dir { .. } => {
                 reveal(open, walked, &entry.path, &mut revealed, &mut forced)?;
@@ -197,13 +261,15 @@ pub(super) fn force_in(
     }
     // What the earlier restore made is to go again.
     if let Selection::Touched(left) = selection {
-        let is_named =
-            |path: &RelPath| target.entries.binary_search_by(|entry| entry.path.cmp(path)).is_ok();
+        let is_named = |path: &RelPath| then.binary_search_by(|entry| entry.path.cmp(path)).is_ok();
         for (path, left) in left.iter().filter(|(path, _)| !is_named(path)) {
             if left.kind != EntryKind::Absent {
                 reveal(open, walked, path, &mut revealed, &mut forced)?;
             }
         }
+    }
+    if forced.is_empty() && revealed.is_empty() {
+        return Ok(());
     }
     let paths: Vec<RelPath> = revealed.keys().cloned().collect();
     merge(walked, revealed);

@@ -128,6 +128,19 @@ impl Answer {
 }
 
 impl TrackedCache {
+    /// Whether it is known of the repository that contains the workspace, and of no other, and as its
+    /// index is now, that git keeps nothing out of the work tree.
+    pub(super) fn is_plain(&self, repository: &Repository) -> bool {
+        let stamp = git::index_stamp(repository);
+        let is_plain = |known: &Known| {
+            known.directory.is_root()
+                && known.sparse.is_empty()
+                && known.stamp.is_some()
+                && known.stamp == stamp
+        };
+        self.repositories.len() == 1 && self.repositories.iter().all(is_plain)
+    }
+
     fn known(&self, directory: &RelPath) -> Option<&Known> {
         self.repositories.iter().find(|known| known.directory == *directory)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use turnpoint::id::CheckpointId;
-use turnpoint::manifest::OmitReason;
+use turnpoint::manifest::{Coverage, OmitReason};
 use turnpoint::path::RelPath;
 use turnpoint::plan::ChangeKind;
 use turnpoint::settings::ScopeSettings;
@@ -149,6 +149,129 @@ fn a_given_path_that_is_nowhere_is_an_error_and_nothing_changes() {
     );
     assert_untouched(&place, &before);
     assert_eq!(place.checkpoints(), 1);
+}
+
+fn coverage(place: &Place, id: &CheckpointId) -> Coverage {
+    place.store().show(id, &()).unwrap().manifest.coverage
+}
+
+/// The files that a checkpoint holds, written out.
+fn written_out(place: &Place, id: &CheckpointId) -> fingerprint::Fingerprint {
+    let into = tempfile::tempdir().unwrap();
+    let options = RestoreOptions::default();
+    assert!(place.store().restore_into(id, &into.path().join("x"), &options, &()).unwrap() > 0);
+    fingerprint::of(&into.path().join("x"))
+}
+
+#[test]
+fn a_restore_of_given_paths_saves_these_alone() {
+    let place = Place::new();
+    let id = a_few_files(&place);
+    let at_capture = place.look();
+    for name in ["a", "b", "d/a", "d/e/b"] {
+        fs::write(place.root().join(name), format!("changed {name}")).unwrap();
+    }
+    fs::remove_file(place.root().join("link")).unwrap();
+    fs::write(place.root().join("d/e/new"), "new").unwrap();
+    let before = place.look();
+    let outcome = restore_paths(&place, &id, &["a", "d/e", "link"]).unwrap();
+    assert_eq!(changed(&outcome), ["a", "d/e/b", "d/e/new", "link"]);
+    let safety = outcome.safety.unwrap();
+    assert_eq!(coverage(&place, &safety), Coverage::Paths);
+    let counts = place.store().show(&safety, &()).unwrap().manifest.counts;
+    assert_eq!((counts.files_observed, counts.files_read), (4, 4));
+    // The present of the given paths, and of the others what was captured.
+    let mut expected = at_capture.clone();
+    for path in ["a", "d/e/b", "d/e/new"] {
+        expected.insert(path.into(), before[Path::new(path)].clone());
+    }
+    expected.remove(Path::new("link"));
+    fingerprint::assert_same(&expected, &written_out(&place, &safety));
+    assert_eq!(place.undo().left, []);
+    fingerprint::assert_same(&before, &place.look());
+    place.verify_clean();
+}
+
+#[test]
+fn a_checkpoint_of_given_paths_gives_back_these_and_is_no_evidence() {
+    let place = Place::new();
+    let first = a_few_files(&place);
+    fs::write(place.root().join("a"), "second a").unwrap();
+    fs::write(place.root().join("d/a"), "second d/a").unwrap();
+    let second = place.capture();
+    let at_second = place.look();
+    let outcome = restore_paths(&place, &first, &["a"]).unwrap();
+    let safety = outcome.safety.unwrap();
+    assert_eq!(coverage(&place, &safety), Coverage::Paths);
+    tree::build(place.root(), [("d/a", file("third d/a")), ("new", file("new")), ("b", file("c"))]);
+    // It is not the answer to a capture that asks for changes, and not `latest`.
+    assert_eq!(changed(&place.restore(&safety)), ["a"]);
+    assert_eq!(fs::read(place.root().join("d/a")).unwrap(), b"third d/a");
+    assert_eq!(fs::read(place.root().join("new")).unwrap(), b"new");
+    for (name, content) in [("d/a", "second d/a"), ("b", "b")] {
+        fs::write(place.root().join(name), content).unwrap();
+    }
+    fs::remove_file(place.root().join("new")).unwrap();
+    fingerprint::assert_same(&at_second, &place.look());
+    let outcome = restore_paths(&place, &second, &["a"]).unwrap();
+    assert_eq!((outcome.changed, outcome.safety), (0, None));
+    let outcome = restore_paths(&place, &first, &["a"]).unwrap();
+    assert_eq!(coverage(&place, &outcome.safety.unwrap()), Coverage::Paths);
+    fs::write(place.root().join("a"), "second a").unwrap();
+    let mut options = CaptureOptions::default();
+    options.if_changed = true;
+    let answer = place.store().capture(place.root(), &options, &()).unwrap();
+    assert_ne!(coverage(&place, &answer.checkpoint), Coverage::Paths);
+    place.verify_clean();
+}
+
+#[test]
+fn what_may_depend_on_more_than_the_given_paths_is_saved_whole() {
+    let place = Place::new();
+    tree::build(place.root(), [(".gitignore", file("*.log\n")), ("d/x.log", file("log"))]);
+    let id = a_few_files(&place);
+    let is_whole = |paths: &[&str]| {
+        let safety = restore_paths(&place, &id, paths).unwrap().safety.unwrap();
+        coverage(&place, &safety) == Coverage::Full
+    };
+    let change = |path: &str| fs::write(place.root().join(path), "changed").unwrap();
+    change("d/a");
+    assert!(is_whole(&["d"]), "something in it is ignored, and git may track it");
+    change("d/a");
+    assert!(!is_whole(&["d/a"]));
+    change("a");
+    assert!(is_whole(&["."].map(|_| "")), "everything was asked for");
+    // Another name of a file that is to stay.
+    fs::hard_link(place.root().join("b"), place.root().join("other")).unwrap();
+    change("a");
+    let outcome = restore_paths(&place, &id, &["a", "other"]).unwrap();
+    assert_eq!(coverage(&place, &outcome.safety.clone().unwrap()), Coverage::Full);
+    assert_eq!(skips(&outcome), ["other other-name"]);
+    // Without anything to build on.
+    let fresh = Place::new();
+    let id = a_few_files(&fresh);
+    fs::write(fresh.root().join("a"), "changed").unwrap();
+    assert_eq!(changed(&restore_paths(&fresh, &id, &["a"]).unwrap()), ["a"]);
+}
+
+#[test]
+fn the_next_capture_reads_what_a_restore_wrote_and_nothing_else() {
+    for paths in [&[][..], &["d/e", "a"]] {
+        let place = Place::new();
+        let id = a_few_files(&place);
+        for name in ["a", "d/e/a"] {
+            fs::write(place.root().join(name), "changed").unwrap();
+        }
+        // Old enough for its stamps to be relied upon.
+        std::thread::sleep(Duration::from_millis(120));
+        place.capture();
+        place.capture();
+        let outcome = restore_paths(&place, &id, paths).unwrap();
+        assert_eq!(changed(&outcome), ["a", "d/e/a"]);
+        let options = CaptureOptions::default();
+        let outcome = place.store().capture(place.root(), &options, &()).unwrap();
+        assert_eq!(outcome.counts.files_read, 2);
+    }
 }
 
 #[test]
@@ -708,6 +831,72 @@ fn only_a_new_or_empty_directory_is_restored_into() {
     assert_eq!(store.restore_into(&first, &part, &of_paths(&["d/e"]), &()).unwrap(), 4);
     assert_eq!(fs::read(part.join("d/e/a")).unwrap(), b"dea");
     assert!(!part.join("a").exists());
+}
+
+/// The same file in every mode of a list, in directories that hold more than one task makes.
+#[test]
+fn a_tree_of_large_directories_and_odd_modes_is_written_as_it_was() {
+    let place = Place::new();
+    tree::build(
+        place.root(),
+        (0..700).map(|number| (format!("many/{number:03}"), file(number.to_string()))),
+    );
+    tree::build(place.root(), (0..3).map(|number| (format!("many/d{number}/e/x"), file("x"))));
+    tree::build(place.root(), [("many-", file("")), ("empty", dir()), ("link", link("many/000"))]);
+    for (number, mode) in [0o777, 0o666, 0o444, 0o000, 0o1644, 0o2755].into_iter().enumerate() {
+        set_mode(place.root().join(format!("many/{number:03}")), mode);
+    }
+    let large: Vec<u8> = (0..9 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
+    fs::write(place.root().join("large"), &large).unwrap();
+    for (path, mode) in [("many/d0", 0o555), ("many/d1/e", 0o000), ("many/d2", 0o1777)] {
+        set_mode(place.root().join(path), mode);
+    }
+    let mut capture = CaptureOptions::default();
+    capture.scope.file_limit_bytes = 1 << 30;
+    let id = place.store().capture(place.root(), &capture, &()).unwrap().checkpoint;
+    set_mode(place.root().join("many/005"), 0o0755);
+    let into = tempfile::tempdir().unwrap();
+    let new = into.path().join("new");
+    let paths = place.store().restore_into(&id, &new, &RestoreOptions::default(), &()).unwrap();
+    let at_capture = place.look();
+    assert_eq!(paths, at_capture.len() as u64 - 1);
+    fingerprint::assert_same(&at_capture, &fingerprint::of(&new));
+}
+
+#[test]
+fn what_is_damaged_is_named_whole_and_nothing_stays_of_what_was_written() {
+    let place = Place::new();
+    let content = |number: usize| format!("content of {number}");
+    let path = |number: usize| format!("d{}/{number:03}", number % 3);
+    tree::build(place.root(), (0..900).map(|number| (path(number), file(content(number)))));
+    let id = place.capture();
+    let blob =
+        |number: usize| place.blob(blake3::hash(content(number).as_bytes()).to_hex().as_str());
+    let damaged = [0, 299, 450, 898];
+    for number in damaged {
+        let mut bytes = fs::read(blob(number)).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(blob(number), bytes).unwrap();
+    }
+    let into = tempfile::tempdir().unwrap();
+    let (new, old) = (into.path().join("new"), into.path().join("old"));
+    fs::create_dir(&old).unwrap();
+    let lost = |into: &Path| {
+        let options = RestoreOptions::default();
+        let error = place.store().restore_into(&id, into, &options, &()).unwrap_err();
+        let Error::ContentLost { lost } = error else { panic!("{error:?}") };
+        lost.into_iter().map(|lost| lost.path.to_string()).collect::<Vec<_>>()
+    };
+    let mut expected: Vec<String> = damaged.map(path).into();
+    expected.sort();
+    assert_eq!(lost(&new), expected);
+    assert_eq!(lost(&old), expected);
+    assert!(!new.exists());
+    assert_eq!(fs::read_dir(&old).unwrap().count(), 0);
+    // What is missing is known before anything is written.
+    fs::remove_file(blob(7)).unwrap();
+    assert_eq!(lost(&new), [path(7)]);
+    assert!(!new.exists());
 }
 
 #[test]

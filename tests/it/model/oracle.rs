@@ -218,18 +218,20 @@ pub(crate) fn is_same(a: &Node, b: &Node) -> bool {
 }
 
 /// What the workspace must be after a restore: a node with stamps is one that must not have been
-/// touched.
+/// touched. `only` are the paths that a checkpoint of given paths speaks of.
 pub(crate) fn restored(
     before: &Fingerprint,
     classes: &Classes,
     thens: &Thens,
     selected: &[PathBuf],
+    only: Option<&[PathBuf]>,
 ) -> Fingerprint {
     let mut restoring = Restoring {
         before,
         classes,
         thens,
         selected,
+        only,
         kept_inodes: HashSet::new(),
         after: Fingerprint::new(),
     };
@@ -243,6 +245,7 @@ struct Restoring<'a> {
     classes: &'a Classes,
     thens: &'a Thens,
     selected: &'a [PathBuf],
+    only: Option<&'a [PathBuf]>,
     /// Of present files at paths that the target has.
     kept_inodes: HashSet<u64>,
     after: Fingerprint,
@@ -268,11 +271,16 @@ impl Restoring<'_> {
     }
 
     fn is_selected(&self, path: &Path) -> bool {
+        if self.only.is_some_and(|only| !only.iter().any(|it| it == path)) {
+            return false;
+        }
         self.selected.is_empty() || self.selected.iter().any(|above| path.starts_with(above))
     }
 
     fn leads_to_selected(&self, path: &Path) -> bool {
-        self.is_selected(path) || self.selected.iter().any(|below| below.starts_with(path))
+        let named = self.only.unwrap_or(self.selected);
+        let mut below = named.iter().filter(|below| below.starts_with(path));
+        self.is_selected(path) || below.any(|below| self.only.is_none() || self.is_selected(below))
     }
 
     /// Whether something selected, which the target holds, lies at or below the path.
@@ -349,7 +357,8 @@ impl Restoring<'_> {
             if self.thens.contains_key(&child) {
                 continue;
             }
-            if whole {
+            // Absence from a checkpoint of given paths is no evidence.
+            if whole && self.only.is_none() {
                 self.visit_unnamed(&child);
             } else {
                 self.keep_all(&child);

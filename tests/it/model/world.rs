@@ -32,6 +32,8 @@ struct Checkpoint {
     /// The directories of which it says what was not there; none where it does of all.
     looked_at: Option<BTreeSet<PathBuf>>,
     is_safety: bool,
+    /// The paths that it speaks of, where it is of given paths.
+    only: Option<Vec<PathBuf>>,
     is_pinned: bool,
     label: Option<String>,
 }
@@ -73,6 +75,8 @@ pub(super) struct World {
     restores: Vec<Restored>,
     /// The workspace at the newest checkpoint.
     last: Option<Fingerprint>,
+    /// What every checkpoint said that ever was.
+    said: Vec<Thens>,
     /// Which captures are checked for reading nothing: few, since they have to wait.
     captures: u32,
 }
@@ -98,6 +102,7 @@ impl World {
             living: BTreeMap::new(),
             restores: Vec::new(),
             last: None,
+            said: Vec::new(),
             captures: 0,
         };
         fs::create_dir_all(world.root().join(".git/info")).unwrap();
@@ -291,7 +296,7 @@ impl World {
         if outcome.created {
             let id = id_of(&outcome.checkpoint);
             assert!(!self.living.contains_key(&id));
-            self.insert(id.clone(), thens, false);
+            self.insert(id.clone(), thens, false, None);
             self.living.get_mut(&id).unwrap().looked_at = looked_at(&outcome.coverage);
             self.retain(&id.0, 20);
             self.last = Some(now);
@@ -312,7 +317,7 @@ impl World {
             let id = id_of(&outcome.checkpoint);
             if outcome.created {
                 let thens = self.thens(&outcome.checkpoint);
-                self.insert(id.clone(), thens, false);
+                self.insert(id.clone(), thens, false, None);
                 self.retain(&id.0, 20);
             }
             if settled {
@@ -321,9 +326,12 @@ impl World {
         }
     }
 
-    fn insert(&mut self, id: Id, thens: Thens, is_safety: bool) {
+    /// Remembers a checkpoint. `only` are the paths that it speaks of, if not of all.
+    fn insert(&mut self, id: Id, thens: Thens, is_safety: bool, only: Option<Vec<PathBuf>>) {
+        self.said.push(thens.clone());
         let (looked_at, is_pinned, label) = (None, false, None);
-        self.living.insert(id, Checkpoint { thens, looked_at, is_safety, is_pinned, label });
+        let checkpoint = Checkpoint { thens, looked_at, is_safety, only, is_pinned, label };
+        self.living.insert(id, checkpoint);
     }
 
     fn thens(&self, id: &CheckpointId) -> Thens {
@@ -339,6 +347,7 @@ impl World {
         let present = self.look();
         let selected: Vec<PathBuf> =
             options.paths.iter().map(|path| path.as_os().to_owned()).collect();
+        let only = self.living[&id].only.clone();
         let thens = &self.living[&id].evidence();
         let result = self.store.restore(self.root(), &checkpoint_id(&id), options, &());
         let now = fingerprint::with_stamps(self.root());
@@ -355,12 +364,13 @@ impl World {
             }
             Err(error) => panic!("{error}: {error:?}"),
         };
-        let expected = oracle::restored(&present.tree, &present.classes, thens, &selected);
+        let only = only.as_deref();
+        let expected = oracle::restored(&present.tree, &present.classes, thens, &selected, only);
         let context = (&outcome.plan.changes, &outcome.plan.skips);
         assert_eq!(oracle::violations(&expected, &now), [""; 0], "{context:#?}");
         assert_eq!(outcome.left, []);
         assert_eq!(outcome.remarks, [""; 0]);
-        self.note_restore(&outcome, present, now, true);
+        self.note_restore(&outcome, present, now, &selected, true);
     }
 
     /// Checks the safety checkpoint of a restore or undo, and remembers it.
@@ -369,6 +379,7 @@ impl World {
         outcome: &RestoreOutcome,
         present: Present,
         now: Fingerprint,
+        selected: &[PathBuf],
         can_be_undone: bool,
     ) {
         let Some(safety) = &outcome.safety else {
@@ -377,7 +388,35 @@ impl World {
         };
         let thens = self.thens(safety);
         let expected = oracle::captured(&present.tree, &present.classes);
-        for (path, then) in &thens {
+        let manifest = self.store.show(safety, &()).unwrap().manifest;
+        let is_part = match manifest.coverage {
+            Coverage::Full => false,
+            Coverage::Paths => true,
+            Coverage::Hinted(_) => panic!("nobody gave hints"),
+        };
+        let is_gone = |above: &Path| !present.tree.contains_key(above);
+        let is_looked_at = |path: &Path| {
+            !is_part
+                || selected.iter().any(|top| {
+                    let mut gone = top.ancestors().filter(|above| is_gone(above));
+                    path.starts_with(top) || gone.any(|above| path.starts_with(above))
+                })
+                || outcome.plan.changes.iter().any(|change| change.path.as_os() == path)
+        };
+        let leads = |path: &Path| selected.iter().any(|top| top.starts_with(path));
+        let outside = |thens: &Thens| -> Thens {
+            let kept = thens.iter().filter(|(path, _)| !is_looked_at(path) && !leads(path));
+            kept.map(|(path, then)| (path.clone(), then.clone())).collect()
+        };
+        if is_part {
+            let others = outside(&thens);
+            assert!(
+                self.said.iter().any(|said| outside(said) == others),
+                "no base says {others:?}"
+            );
+        }
+        for (path, then) in thens.iter().filter(|(path, _)| is_looked_at(path) || leads(path)) {
+            assert!(present.tree.contains_key(path), "{path:?} is not there and saved");
             let is_true = match then {
                 oracle::Then::Held(held) => oracle::is_same(held, &present.tree[path]),
                 oracle::Then::Dir { mode, .. } => *mode == present.tree[path].mode,
@@ -385,7 +424,7 @@ impl World {
             };
             assert!(is_true, "{path:?}: {then:?}, was {:?}", present.tree.get(path));
         }
-        for (path, then) in &expected {
+        for (path, then) in expected.iter().filter(|(path, _)| is_looked_at(path)) {
             let is_out = matches!(then, oracle::Then::Omitted(_));
             assert!(is_out || thens.contains_key(path), "{path:?} was in scope and is not saved");
         }
@@ -397,7 +436,11 @@ impl World {
         }
         let id = id_of(safety);
         self.last = Some(present.tree.clone());
-        self.insert(id.clone(), thens, true);
+        let planned = || {
+            let changes = outcome.plan.changes.iter();
+            changes.map(|change| change.path.as_os().to_owned()).collect()
+        };
+        self.insert(id.clone(), thens, true, is_part.then(planned));
         self.retain(&id.0, 20);
         self.assert_list();
         if can_be_undone {
@@ -422,7 +465,7 @@ impl World {
             assert!(outcome.is_short());
             self.restores.push(restored);
         }
-        self.note_restore(&outcome, present, now, false);
+        self.note_restore(&outcome, present, now, &[], false);
     }
 
     /// What retention keeps of a session.
