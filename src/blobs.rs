@@ -267,6 +267,21 @@ impl Blobs {
         Ok(presence(sought))
     }
 
+    /// As [`Blobs::check`] of the blob's own file alone.
+    fn check_loose(&self, hash: BlobHash, size: u64) -> Result<Presence> {
+        let (file, stat) = match self.find_loose(hash)? {
+            Found::File(file, stat) => (file, stat),
+            Found::Absent => return Ok(Presence::Absent),
+            Found::Wrong(reason) => return Ok(Presence::Wrong { reason }),
+        };
+        let mut frame = Section::whole(&file, stat.size);
+        match decode_checked(&mut frame, hash, Some(size), &mut |_| Ok(())) {
+            Ok(()) => Ok(Presence::Present { stored_size: stat.size }),
+            Err(DecodeError::Damaged(reason)) => Ok(Presence::Wrong { reason }),
+            Err(DecodeError::Output(source)) => Err(source).at("read", self.loose_path(hash)),
+        }
+    }
+
     /// The content of a blob, `size` bytes long.
     ///
     /// # Errors

@@ -165,6 +165,7 @@ pub(crate) fn verify(
         report: VerifyReport::default(),
         pages: HashSet::new(),
         contents: HashMap::new(),
+        bad_pages: HashMap::new(),
         workspaces: BTreeMap::new(),
     };
     if let Some(reason) = parts.format_damage {
@@ -198,6 +199,8 @@ struct Verifier<'a> {
     report: VerifyReport,
     pages: HashSet<BlobHash>,
     contents: HashMap<BlobHash, Needed>,
+    /// Which finding is about which page.
+    bad_pages: HashMap<BlobHash, usize>,
     /// The workspaces that manifests name, each with one of them.
     workspaces: BTreeMap<WorkspaceId, CheckpointId>,
 }
@@ -349,16 +352,16 @@ impl Verifier<'_> {
                 return;
             }
         };
-        let file = self.parts.blobs.path(hash);
-        // Several checkpoints may need the page: it is one finding.
-        let known = self.report.findings.iter_mut().find(|finding| finding.file == file);
-        if let Some(finding) = known {
+        // Several checkpoints may need the page: it is one finding. Several pages may be in one pack.
+        if let Some(&number) = self.bad_pages.get(&hash) {
+            let finding = &mut self.report.findings[number];
             if finding.checkpoints.len() < NAMED_MAX {
                 finding.checkpoints.push(id.clone());
             }
         } else {
-            let by = vec![id.clone()];
-            self.find(FindingKind::PageDamaged, file, with_source(error), by);
+            let file = self.parts.blobs.path(hash);
+            self.bad_pages.insert(hash, self.report.findings.len());
+            self.find(FindingKind::PageDamaged, file, with_source(error), vec![id.clone()]);
             self.remember(hash, state);
         }
     }

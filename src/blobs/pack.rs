@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
@@ -54,6 +54,8 @@ pub(crate) struct Frame {
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) id: PackId,
+    /// Where its name is.
+    dir: Arc<Dir>,
     path: PathBuf,
     file: File,
     stat: FileStat,
@@ -81,7 +83,7 @@ impl Pack {
     ///
     /// # Cost
     /// One open, one stat, two reads.
-    pub(super) fn open(dir: &Dir, id: PackId) -> Result<Self, OpenError> {
+    pub(super) fn open(dir: &Arc<Dir>, id: PackId) -> Result<Self, OpenError> {
         let name = file_name(id);
         let path = dir.path_of(name.as_bytes());
         let file = match dir.try_open_file(name.as_bytes()) {
@@ -103,7 +105,8 @@ impl Pack {
         }
         let (frames_end, fan_out) = read_table(&file, stat.size).map_err(OpenError::Damaged)?;
         let by_first_byte = (0..FAN_OUT).map(|_| OnceLock::new()).collect();
-        Ok(Self { id, path, file, stat, frames_end, fan_out, by_first_byte })
+        let dir = Arc::clone(dir);
+        Ok(Self { id, dir, path, file, stat, frames_end, fan_out, by_first_byte })
     }
 
     /// Its file. For messages.
@@ -127,9 +130,10 @@ impl Pack {
             && (self.stat.size, self.stat.ctime_ns) == (now.size, now.ctime_ns)
     }
 
-    /// Whether its file has no name any more.
+    /// Whether its name does not lead to it any more.
     pub(super) fn is_removed(&self) -> Result<bool> {
-        Ok(file_stat(&self.file, &self.path)?.nlink == 0)
+        let now = self.dir.stat(file_name(self.id).as_bytes())?;
+        Ok(now.is_none_or(|now| !self.is_as_opened(&now)))
     }
 
     /// How many frames it has.
@@ -141,24 +145,28 @@ impl Pack {
     /// good as missing here, and [`Pack::frames`] says what is wrong.
     pub(crate) fn find(&self, hash: BlobHash) -> Option<Frame> {
         let first = usize::from(hash.as_bytes()[0]);
-        let frames = self.by_first_byte[first].get_or_init(|| self.read_names(first));
+        let frames = if let Some(frames) = self.by_first_byte[first].get() {
+            frames
+        } else {
+            // What cannot be read now is not remembered as empty.
+            let frames = self.read_names(first)?;
+            self.by_first_byte[first].get_or_init(|| frames)
+        };
         frames.binary_search_by_key(&hash, |frame| frame.hash).ok().map(|at| frames[at])
     }
 
-    fn read_names(&self, first: usize) -> Box<[Frame]> {
+    fn read_names(&self, first: usize) -> Option<Box<[Frame]>> {
         let before = if first == 0 { 0 } else { self.fan_out[first - 1] };
         let count = self.fan_out[first].saturating_sub(before) as usize;
         let start = self.frames_end
             + (HEADER_BYTES + FAN_OUT_BYTES) as u64
             + u64::from(before) * NAME_BYTES as u64;
         let mut text = vec![0; count * NAME_BYTES];
-        if self.file.read_exact_at(&mut text, start).is_err() {
-            return Box::default();
-        }
+        self.file.read_exact_at(&mut text, start).ok()?;
         let frames = decode_names(&text);
         let is_right = frames.iter().all(|frame| usize::from(frame.hash.as_bytes()[0]) == first)
             && are_plausible(&frames, self.frames_end);
-        if is_right { frames.into() } else { Box::default() }
+        Some(if is_right { frames.into() } else { Box::default() })
     }
 
     /// All its frames, in order of hash, from a trailer whose checksum is right.

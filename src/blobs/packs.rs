@@ -75,7 +75,7 @@ impl Packs {
     /// One listing, and the opening of those that are new.
     pub(super) fn list(&self) -> Result<PackList> {
         let dir = match Dir::open(&self.store.join(NAME)) {
-            Ok(dir) => dir,
+            Ok(dir) => Arc::new(dir),
             // Made before there were packs, or a copy that lost empty directories.
             Err(error) if is_errno(&error, Errno::NOENT) => return Ok(PackList::default()),
             Err(error) => return Err(error),
@@ -98,7 +98,7 @@ impl Packs {
 }
 
 /// Opens all packs of the directory but those that are known; `None` where one went meanwhile.
-fn open_all(dir: &Dir, known: &HashMap<PackId, Arc<Pack>>) -> Result<Option<PackList>> {
+fn open_all(dir: &Arc<Dir>, known: &HashMap<PackId, Arc<Pack>>) -> Result<Option<PackList>> {
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
     for name in dir.names()? {
         // Anything else is not ours.

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::blobs::pack::file_name;
 use crate::blobs::{Blobs, frame, is_errno};
 use crate::disk::{self, Dir, file_stat};
-use crate::error::{BadFile, IoContext, Repair, Result};
+use crate::error::{BadFile, Repair, Result};
 use crate::hash::BlobHash;
 use crate::id::OperationId;
 use crate::limits;
@@ -18,6 +18,9 @@ const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// No pack of ours is longer: the last frame may be beyond [`limits::PACK_BYTES_MAX`], and the trailer
 /// follows.
 const SALVAGED_BYTES_MAX: u64 = limits::PACK_BYTES_MAX + 2 * limits::FILE_IN_MEMORY_BYTES_MAX;
+
+/// How much is read at one time: what a disk cannot read is most often not more.
+const PIECE_BYTES: usize = 4096;
 
 impl Blobs {
     /// Writes what is whole in each pack that cannot be opened, or whose trailer is damaged, into new
@@ -73,7 +76,12 @@ impl Blobs {
         }
         let length = usize::try_from(stat.size.min(SALVAGED_BYTES_MAX)).unwrap_or(0);
         let mut bytes = vec![0; length];
-        file.read_exact_at(&mut bytes, 0).at("read", &path)?;
+        // What cannot be read stays zero, and costs the blobs that lie there and no others.
+        for (number, piece) in bytes.chunks_mut(PIECE_BYTES).enumerate() {
+            if file.read_exact_at(piece, (number * PIECE_BYTES) as u64).is_err() {
+                piece.fill(0);
+            }
+        }
         let staging = self.stage(OperationId::random())?;
         let (mut at, mut count) = (0, 0);
         while let Some(begin) = find(&bytes, at) {

@@ -18,6 +18,7 @@ use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
+use crate::id::PackId;
 use crate::limits::{self, Packing};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
@@ -85,14 +86,21 @@ pub(super) fn survey(access: &Access, before: Timestamp) -> Result<Vec<PackUse>>
     let mut packs = access.blobs.packs()?.packs.to_vec();
     // The oldest first: of what is there twice the newer one is double.
     packs.sort_by_key(|pack| (pack.mtime_ns(), pack.id));
-    let mut uses = Vec::with_capacity(packs.len());
-    let mut seen: HashSet<BlobHash> = HashSet::new();
+    let mut listed: Vec<(Arc<Pack>, Vec<Frame>)> = Vec::with_capacity(packs.len());
     for pack in packs {
         let frames = pack.frames().map_err(|reason| Error::DeletionBlocked {
             files: vec![BadFile { path: pack.path().to_owned(), reason }],
         })?;
-        let hashes: Vec<BlobHash> = frames.iter().map(|frame| frame.hash).collect();
-        let free = access.index.read("find free blobs", |tx| tx.free_blobs_in_order(&hashes))?;
+        listed.push((pack, frames));
+    }
+    let mut hashes: Vec<BlobHash> =
+        listed.iter().flat_map(|(_, frames)| frames).map(|frame| frame.hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let free = access.index.read("find free blobs", |tx| tx.free_blobs_in_order(&hashes))?;
+    let mut seen: HashSet<BlobHash> = HashSet::new();
+    let mut uses = Vec::with_capacity(listed.len());
+    for (pack, frames) in listed {
         let written = Timestamp::from_ns(pack.mtime_ns());
         let mut used = PackUse { pack, live: Vec::new(), dead: Vec::new(), double: Vec::new() };
         for frame in frames {
@@ -128,6 +136,7 @@ fn sizes(uses: &[PackUse]) -> Vec<Sizes> {
 pub(super) fn repack(
     access: &Access,
     before: Timestamp,
+    effort: Effort,
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
@@ -138,10 +147,19 @@ pub(super) fn repack(
     if disk::available_bytes(&access.tmp)?
         < access.blobs.packing().pack_bytes_max + limits::DISK_FLOOR_BYTES
     {
-        return rewrite(access, before, Room::None, monitor, outcome);
+        return rewrite(access, before, Room::None, effort, monitor, outcome);
     }
-    rewrite(access, before, Room::ForOnePack, monitor, outcome)?;
-    consolidate(access, before, monitor, outcome)
+    rewrite(access, before, Room::ForOnePack, effort, monitor, outcome)?;
+    consolidate(access, before, effort, monitor, outcome)
+}
+
+/// How much is done at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// All that is worth it.
+    All,
+    /// One pack of each kind: somebody waits for the end.
+    One,
 }
 
 /// Whether a pack can be written.
@@ -156,6 +174,7 @@ fn rewrite(
     access: &Access,
     before: Timestamp,
     room: Room,
+    effort: Effort,
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
@@ -172,6 +191,9 @@ fn rewrite(
     for used in uses {
         let bytes = group.iter().map(PackUse::live_bytes).sum::<u64>();
         if !group.is_empty() && bytes + used.live_bytes() > packing.pack_bytes_max {
+            if effort == Effort::One {
+                break;
+            }
             rewrite_group(access, std::mem::take(&mut group), monitor, outcome)?;
         }
         group.push(used);
@@ -188,13 +210,14 @@ fn rewrite_group(
 ) -> Result<()> {
     let (operation, ()) = Operation::begin(access, OperationKind::Sweep, None, |_| Ok((None, ())))?;
     let staging = access.blobs.stage(operation.id())?;
+    let going: HashSet<PackId> = group.iter().map(|used| used.pack.id).collect();
     let mut whole = Vec::new();
     for used in group {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
         }
         if copy(access, &staging, &used.pack, &used.live)?
-            && is_elsewhere(access, &used.pack, &used.double, &staging)?
+            && is_elsewhere(access, &used.pack, &used.double, &going, &staging)?
         {
             whole.push(used);
         }
@@ -213,8 +236,7 @@ fn rewrite_group(
 fn copy(access: &Access, staging: &Staging<'_>, pack: &Pack, frames: &[Frame]) -> Result<bool> {
     let mut whole = Vec::with_capacity(frames.len());
     for frame in frames {
-        let bytes = pack.read_frame(frame)?;
-        if crate::blobs::is_frame_of(&bytes, frame.hash) {
+        if let Some(bytes) = good_frame(pack, frame) {
             whole.push((frame.hash, bytes));
         } else if !matches!(access.blobs.check(frame.hash, None)?, Presence::Present { .. }) {
             return Ok(false);
@@ -226,24 +248,33 @@ fn copy(access: &Access, staging: &Staging<'_>, pack: &Pack, frames: &[Frame]) -
     Ok(true)
 }
 
-/// Whether good copies of all these are in another pack or about to be published.
+/// The bytes of a frame, if its content is what its name says. What cannot be read is as good as damaged.
+fn good_frame(pack: &Pack, frame: &Frame) -> Option<Vec<u8>> {
+    let bytes = pack.read_frame(frame).ok()?;
+    crate::blobs::is_frame_of(&bytes, frame.hash).then_some(bytes)
+}
+
+/// Whether good copies of all these are in a pack that stays or about to be published; `going` are the
+/// packs that are not to be relied upon, since they go with this one.
 fn is_elsewhere(
     access: &Access,
     pack: &Pack,
     frames: &[Frame],
+    going: &HashSet<PackId>,
     staging: &Staging<'_>,
 ) -> Result<bool> {
     let others = access.blobs.packs()?;
     for frame in frames {
-        let is_kept = staging.is_staged(frame.hash)
-            || others.packs.iter().filter(|other| other.id != pack.id).any(|other| {
-                other.find(frame.hash).is_some_and(|found| {
-                    other
-                        .read_frame(&found)
-                        .is_ok_and(|bytes| crate::blobs::is_frame_of(&bytes, frame.hash))
-                })
-            });
-        // The other one is damaged: then this is the one that is needed.
+        let is_good = |other: &Arc<Pack>| {
+            other.find(frame.hash).is_some_and(|found| good_frame(other, &found).is_some())
+        };
+        let mut staying = others.packs.iter().filter(|other| !going.contains(&other.id));
+        let is_kept = staging.is_staged(frame.hash) || staying.any(is_good);
+        if is_kept {
+            // A capture may have given that pack its name a moment ago: it must be durable.
+            staging.reuse(frame.hash);
+        }
+        // The other one is damaged, or goes too: then this is the one that is needed.
         if !is_kept && !copy(access, staging, pack, std::slice::from_ref(frame))? {
             return Ok(false);
         }
@@ -313,6 +344,7 @@ fn remove(
 fn consolidate(
     access: &Access,
     before: Timestamp,
+    effort: Effort,
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
@@ -341,6 +373,9 @@ fn consolidate(
         if bytes + blob.stored_size > packing.pack_bytes_max
             || batch.len() >= limits::PACK_FRAMES_MAX as usize
         {
+            if effort == Effort::One {
+                break;
+            }
             consolidate_batch(access, &std::mem::take(&mut batch), monitor, outcome)?;
             bytes = 0;
         }
@@ -365,7 +400,7 @@ fn consolidate_batch(
             return Err(Error::Cancelled);
         }
         // A damaged one stays where it is: verify names it, and a capture that has the bytes heals it.
-        let Some(bytes) = access.blobs.read_loose(blob.hash)? else { continue };
+        let Ok(Some(bytes)) = access.blobs.read_loose(blob.hash) else { continue };
         if !crate::blobs::is_frame_of(&bytes, blob.hash) {
             continue;
         }
@@ -373,7 +408,10 @@ fn consolidate_batch(
         let is_double = packs
             .find(blob.hash)
             .any(|(pack, frame)| pack.read_frame(&frame).is_ok_and(|other| other == bytes));
-        if !is_double {
+        if is_double {
+            // A capture may have given that pack its name a moment ago: it must be durable.
+            staging.reuse(blob.hash);
+        } else {
             staging.put_in_pack(blob.hash, &bytes)?;
         }
         moved.push(blob.hash);

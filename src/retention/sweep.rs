@@ -25,7 +25,7 @@ use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::monitor::{Monitor, Phase};
-use crate::retention::{SweepOutcome, repack};
+use crate::retention::{Effort, SweepOutcome, repack};
 use crate::sessions::with_source;
 
 /// What a sweep would remove once the rows of `dropped` are gone: their content waits then.
@@ -50,14 +50,18 @@ pub(crate) fn plan_sweep(
 /// # Concurrency
 /// Beside captures and restores. The write lock of the index is held for one batch of blobs at a
 /// time.
-pub(crate) fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
-    run(access, &Mode::Remove, monitor)
+pub(crate) fn sweep(
+    access: &Access,
+    effort: Effort,
+    monitor: &dyn Monitor,
+) -> Result<SweepOutcome> {
+    run(access, &Mode::Remove(effort), monitor)
 }
 
 /// What is asked for: to say what is left once these are dropped, or to do it.
 enum Mode<'a> {
     Plan { dropped: &'a [CheckpointId] },
-    Remove,
+    Remove(Effort),
 }
 
 /// What is done with each blob.
@@ -79,7 +83,7 @@ fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepO
             let released = |tx: ReadTx<'_>| tx.released_with(dropped);
             Step::Count { released: access.index.read("find what is released", released)? }
         }
-        Mode::Remove => Step::Remove,
+        Mode::Remove(_) => Step::Remove,
     };
     let mut outcome = SweepOutcome { adopted: compared.adopted, ..SweepOutcome::default() };
     let now = Timestamp::now();
@@ -92,8 +96,8 @@ fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepO
         sweep_shard(access, shard, before, &step, &mut outcome)?;
         monitor.advanced(1, 0);
     }
-    if let Step::Remove = step {
-        repack::repack(access, before, monitor, &mut outcome)?;
+    if let Mode::Remove(effort) = mode {
+        repack::repack(access, before, *effort, monitor, &mut outcome)?;
         forget_rows_without_file(access, before)?;
         outcome.leftovers_removed = remove_leftovers(access)?;
     } else {

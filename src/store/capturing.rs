@@ -31,6 +31,8 @@ use crate::workspaces::{CacheHeader, StatCache};
 pub(super) struct Foundation {
     pub(super) base: Option<Base>,
     pub(super) parent: Option<CheckpointRef>,
+    /// Whether the newest checkpoint is what a restore saved before it changed the workspace.
+    pub(super) is_after_restore: bool,
 }
 
 impl Store {
@@ -79,7 +81,7 @@ impl Store {
         adopt_own(&access, &session)?;
         repair_session_file(&access, &session, monitor);
         let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
-        let Foundation { mut base, parent } = foundation;
+        let Foundation { mut base, parent, is_after_restore } = foundation;
 
         if let Some(base) = &base {
             capture::audit_after_boot(&access, open.workspace.id, base)?;
@@ -88,7 +90,10 @@ impl Store {
         let is_limited = options.scope.total_limit_bytes.is_some();
         let look = match &options.changed {
             _ if is_limited => Look::Whole(Detail::All),
-            Some(hints) if is_newest(base.as_ref(), parent.as_ref()) => Look::Hinted(hints),
+            // The restore has changed more than the caller knows of.
+            Some(hints) if !is_after_restore && is_newest(base.as_ref(), parent.as_ref()) => {
+                Look::Hinted(hints)
+            }
             _ => Look::Whole(Detail::Changes),
         };
         let (observation, git) =
@@ -319,9 +324,10 @@ fn foundation(
     };
     let reference = |row: &CheckpointRow| CheckpointRef { id: row.id.clone(), digest: row.digest };
     let parent = newest.as_ref().map(reference);
+    let is_after_restore = newest.as_ref().is_some_and(CheckpointRow::is_safety);
     let base = cached.or(newest);
     let base = base.map(|row| Base { id: row.id, digest: row.digest, tree: row.tree, cache: None });
-    Ok(Foundation { base, parent })
+    Ok(Foundation { base, parent, is_after_restore })
 }
 
 /// Whether the base is the newest checkpoint of the workspace: what is said to have changed since that

@@ -110,8 +110,9 @@ impl Restoring<'_> {
             Look::Whole(Detail::All),
             monitor,
         )?;
-        let touched: Vec<RelPath> =
+        let mut touched: Vec<RelPath> =
             self.intent.touched.iter().flat_map(BTreeMap::keys).cloned().collect();
+        touched.extend(self.target.only.iter().flatten().cloned());
         let needed = if self.target.is_part { Needed::AtLeast(&touched) } else { Needed::All };
         let then = self.target.entries(access, base.as_deref(), needed)?;
         if self.options.thorough

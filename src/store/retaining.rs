@@ -11,7 +11,7 @@ use crate::limits;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
-use crate::retention::{self, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+use crate::retention::{self, Effort, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 use crate::store::capturing::{adopt_own, check_label};
 use crate::store::{Store, log};
 
@@ -202,7 +202,7 @@ impl Store {
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;
         let prune = prune(&access, None, PruneRule::default(), monitor)?;
-        let sweep = sweep(&access, monitor)?;
+        let sweep = sweep(&access, Effort::All, monitor)?;
         access.index.empty_wal()?;
         Ok(GcOutcome { prune, sweep })
     }
@@ -290,8 +290,8 @@ fn prune(
 }
 
 /// Sweeps under the sweep's lock, and notes when.
-fn sweep(access: &Access, monitor: &dyn Monitor) -> Result<SweepOutcome> {
-    let outcome = retention::sweep(access, monitor)?;
+fn sweep(access: &Access, effort: Effort, monitor: &dyn Monitor) -> Result<SweepOutcome> {
+    let outcome = retention::sweep(access, effort, monitor)?;
     disk::touch(&access.layout.sweep_lock())?;
     if outcome.blobs_removed > 0 {
         let details = serde_json::json!({
@@ -321,5 +321,6 @@ pub(super) fn sweep_if_due(access: &Access, monitor: &dyn Monitor) -> Result<()>
     }
     let Some(_lock) = disk::try_lock(&file, LockKind::Exclusive)? else { return Ok(()) };
     retention::finish_pruning(access)?;
-    sweep(access, monitor).map(|_| ())
+    // The next capture of the workspace waits for this one.
+    sweep(access, Effort::One, monitor).map(|_| ())
 }

@@ -137,8 +137,12 @@ impl Target {
         let read = match needed {
             Needed::All => capture::entries_of(access, &self.tree, base),
             Needed::Of(paths) => read_part(&access.blobs, &self.tree, paths),
-            Needed::AtLeast(paths) => capture::entries_of(access, &self.tree, base)
-                .or_else(|_| read_part(&access.blobs, &self.tree, paths)),
+            Needed::AtLeast(paths) => {
+                capture::entries_of(access, &self.tree, base).or_else(|error| {
+                    drop(capture::remember(access, &error));
+                    read_part(&access.blobs, &self.tree, paths)
+                })
+            }
         };
         // A page that is lost is remembered, so that the next capture writes it again.
         let mut entries = read.inspect_err(|error| drop(capture::remember(access, error)))?;

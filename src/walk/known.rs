@@ -9,7 +9,10 @@
 //! It holds only while the rules are the same, so whatever can change them is looked at first; if
 //! they differ, nothing here is used. And only on file systems known to keep such stamps.
 
+mod hinted;
 mod table;
+
+pub(super) use hinted::revisit_hinted;
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +26,7 @@ use crate::hash::{BlobHash, Digest};
 use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, OmitReason};
 use crate::monitor::Monitor;
-use crate::path::{RelPath, at_or_below};
+use crate::path::RelPath;
 use crate::walk::directory::{OwnRules, Policy, Seen, Tree, unknown_stat};
 use crate::walk::known::table::Table;
 use crate::walk::rules::InsideFile;
@@ -189,7 +192,12 @@ impl Observed {
                 (FileKind::Other, What::Omitted { reason: OmitReason::IoError, rest: 0 })
             }
         };
-        let Stamps { size, mtime_ns, ctime_ns, inode } = known.stamps;
+        let Stamps { size, mtime_ns, mut ctime_ns, inode } = known.stamps;
+        // Its names were listed too near to its last change to be relied upon, and were not listed again:
+        // it must not pass for one whose stamps are old by now.
+        if known.racy && kind == FileKind::Dir {
+            ctime_ns = i64::MAX;
+        }
         let mode = known.entry.mode;
         let stat = FileStat { kind, ino: inode, size, mtime_ns, ctime_ns, mode, ..unknown_stat() };
         Self { path: known.entry.path.clone(), stat, what }
@@ -312,51 +320,6 @@ pub(super) fn revisit(
         revisit.kept = Vec::new();
     }
     Ok(Some(revisit))
-}
-
-/// As [`revisit`] for [`Detail::Changes`], and nothing is looked at but what is at and below `hints`,
-/// and the names beside them.
-///
-/// Cost: what is looked at, and a pass over what is known.
-pub(super) fn revisit_hinted(
-    tree: &Tree,
-    known: &[CachedEntry],
-    rules: &KnownRules,
-    hints: &[RelPath],
-    pool: &ThreadPool,
-    monitor: &dyn Monitor,
-) -> Result<Option<Revisit>> {
-    let Some(table) = Table::of(known) else { return Ok(None) };
-    let mut is_hinted = vec![false; table.directories.len()];
-    for hint in hints {
-        if hint.is_root() {
-            return Ok(None);
-        }
-        for index in at_or_below(known, hint, |known| &known.entry.path) {
-            if let Some(number) = table.numbers[index] {
-                is_hinted[number] = true;
-            }
-        }
-        // What is new begins in the nearest directory that is known; and where that is gone, or another
-        // one, in the one above it.
-        let above: Vec<RelPath> = hint.ancestors().collect();
-        for number in above.iter().rev().filter_map(|above| table.number(above)) {
-            is_hinted[number] = true;
-            let found = tree.open(table.path(number));
-            if found
-                .is_ok_and(|found| found.is_some_and(|(_, stat)| is_same(&table, number, &stat)))
-            {
-                break;
-            }
-        }
-    }
-    let revisited = is_hinted.into_iter().map(|is_hinted| {
-        let as_known = Same { seen: Vec::new(), again: Vec::new() };
-        if is_hinted { Revisited::Changed } else { Revisited::Same(as_known) }
-    });
-    let revisited = revisited.collect();
-    let revisit = account(tree, &table, rules, revisited, pool, monitor)?;
-    Ok(revisit.map(|revisit| Revisit { is_hinted: true, ..revisit }))
 }
 
 /// Accounts for every known path and every new one, by what became of each known directory; `None` where
@@ -655,6 +618,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::Mode;
 
     #[test]
     fn stamps_near_the_start_of_the_capture_are_racy() {
@@ -668,5 +632,18 @@ mod tests {
         assert!(stamps(second, second).are_racy(3 * second - 1, 100), "whole seconds");
         assert!(!stamps(second, second).are_racy(3 * second + 1, 100));
         assert!(!stamps(second, second + 1).are_racy(3 * second - 1, 100));
+    }
+    #[test]
+    fn a_directory_that_was_listed_too_early_does_not_grow_old() {
+        let stamps = Stamps { size: 1, mtime_ns: 100, ctime_ns: 200, inode: 7 };
+        let kind = EntryKind::Dir { listed: Listed::Whole };
+        let entry =
+            Entry { path: RelPath::new("d").unwrap(), mode: Mode::from_st_mode(0o755), kind };
+        for racy in [true, false] {
+            let known = CachedEntry { entry: entry.clone(), stamps, racy };
+            let later = Stamps::of(&Observed::as_known(&known).stat);
+            assert_eq!(later.are_racy(1_000_000, 100), racy);
+            assert_eq!(later == stamps, !racy, "the next walk is to list it");
+        }
     }
 }

@@ -186,7 +186,10 @@ impl StatCache {
             rules = append(&mut added, self.parts.end, &encode_rules(news.rules));
         }
         let mut blocks = Vec::with_capacity(self.parts.blocks.len());
-        for (range, known) in cut(&self.parts.blocks, news.entries, news.touched) {
+        let Some(cut) = cut(&self.parts.blocks, news.entries, news.touched) else {
+            return Self::write(dir, header, news.entries, news.rules, tmp);
+        };
+        for (range, known) in cut {
             let entries = &news.entries[range];
             if let Some(place) = known {
                 blocks.push((place, entries.len()));
@@ -219,12 +222,13 @@ impl StatCache {
     }
 }
 
-/// Which of `entries` each block has now, and where the block is if nothing in it was touched.
+/// Which of `entries` each block has now, and where the block is if nothing in it was touched; `None` where
+/// the entries cannot be those of the blocks but for what was touched.
 fn cut(
     blocks: &[Block],
     entries: &[CachedEntry],
     touched: &[RelPath],
-) -> Vec<(Range<usize>, Option<Place>)> {
+) -> Option<Vec<(Range<usize>, Option<Place>)>> {
     let mut is_touched = vec![false; blocks.len()];
     for path in touched {
         // What comes before the first block belongs to it.
@@ -236,21 +240,28 @@ fn cut(
     let mut ranges = Vec::with_capacity(blocks.len());
     let mut start = 0;
     for (number, block) in blocks.iter().enumerate() {
-        let end = match blocks.get(number + 1) {
-            None => entries.len(),
-            Some(_) if !is_touched[number] => start + block.count,
-            Some(next) => {
-                let rest = &entries[start..];
-                start + rest.partition_point(|cached| cached.entry.path < next.first)
+        let rest = &entries[start..];
+        let before = |path: &RelPath| rest.partition_point(|cached| cached.entry.path < *path);
+        let count = match blocks.get(number + 1) {
+            _ if !is_touched[number] => {
+                if rest.len() < block.count || rest[0].entry.path != block.first {
+                    return None;
+                }
+                block.count
             }
+            None => rest.len(),
+            Some(next) => before(&next.first),
         };
+        let end = start + count;
         ranges.push((start..end, (!is_touched[number]).then_some(block.place)));
         start = end;
     }
     if blocks.is_empty() {
         ranges.push((0..entries.len(), None));
+    } else if start < entries.len() {
+        return None;
     }
-    ranges
+    Some(ranges)
 }
 
 /// Adds `part` to bytes that will begin at `base` in the file.

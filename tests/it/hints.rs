@@ -179,3 +179,40 @@ fn a_capture_that_looked_at_all_is_not_answered_with_one_that_did_not() {
     assert!(!if_changed(None).created);
     assert!(!if_changed(Some("d/a")).created);
 }
+
+#[test]
+fn after_a_restore_the_hints_of_a_caller_do_not_cover_what_it_changed() {
+    let place = some_files();
+    let root = place.root();
+    let first = place.capture();
+    fs::write(root.join("g/a"), "changed").unwrap();
+    place.capture();
+    place.go_back(&first);
+    fs::write(root.join("d/a"), "told").unwrap();
+    let outcome = hinted(&place, &["d/a"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), None);
+    assert_holds_the_present(&place, &outcome.checkpoint);
+    fs::write(root.join("d/b"), "told").unwrap();
+    let outcome = hinted(&place, &["d/b"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&["d"])));
+    assert_holds_the_present(&place, &outcome.checkpoint);
+}
+
+#[test]
+fn a_path_through_a_symlink_is_looked_for_everywhere() {
+    let place = some_files();
+    let root = place.root();
+    std::os::unix::fs::symlink("d", root.join("way")).unwrap();
+    for hint in ["way/a", "way/e/f/a"] {
+        fs::write(root.join(hint), format!("written as {hint}")).unwrap();
+        let outcome = hinted(&place, &[hint]);
+        assert_eq!(listed(&place, &outcome.checkpoint), None, "{hint}");
+        assert_holds_the_present(&place, &outcome.checkpoint);
+    }
+    // A link that is itself what changed is a name like any other.
+    fs::remove_file(root.join("way")).unwrap();
+    std::os::unix::fs::symlink("g", root.join("way")).unwrap();
+    let outcome = hinted(&place, &["way"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&[""])));
+    assert_holds_the_present(&place, &outcome.checkpoint);
+}

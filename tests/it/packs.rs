@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use turnpoint::id::CheckpointId;
 use turnpoint::limits::Packing;
@@ -284,6 +285,29 @@ fn what_is_damaged_in_an_older_pack_is_kept_from_a_newer_one() {
         assert_eq!(packed.findings(), []);
         packed.assert_kept(&id);
     }
+}
+
+/// Two captures at once have both healed what is damaged in the oldest pack, and all three go together.
+#[test]
+fn good_copies_that_go_together_do_not_rely_on_each_other() {
+    let packed = Packed::new(Packing { small_packs_max: 0, ..AT_ONCE });
+    write(&packed.place, 0..30);
+    let id = packed.capture();
+    let first = packed.files().into_iter().next().unwrap();
+    for name in ["0", "1"] {
+        fs::copy(&first, first.with_file_name(format!("{}{name}.pack", "0".repeat(31)))).unwrap();
+    }
+    let mut packs = truth::packs(packed.store.root());
+    let damaged = packs.iter_mut().find(|pack| pack.path == first).unwrap();
+    damaged.bytes[damaged.frames[&hash(3)].end - 1] ^= 1;
+    fs::write(&first, &damaged.bytes).unwrap();
+    truth::age(packed.store.root());
+    let older = fs::metadata(&first).unwrap().modified().unwrap() - Duration::from_hours(1);
+    fs::File::options().write(true).open(&first).unwrap().set_modified(older).unwrap();
+    drop(packed.gc());
+    assert_eq!(packed.files().len(), 1);
+    assert_eq!(packed.findings(), []);
+    packed.assert_kept(&id);
 }
 
 /// Whatever the collection protects the content with, done in the moment between its survey and its

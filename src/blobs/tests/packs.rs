@@ -624,3 +624,16 @@ fn a_pack_is_removed_by_its_id() {
     assert_eq!(opened.packs().unwrap().packs.len(), 0);
     assert!(Dir::open(&store.packs()).unwrap().names().unwrap().is_empty());
 }
+
+#[test]
+fn a_damaged_file_is_replaced_although_a_pack_has_the_blob() {
+    let store = Store::in_memory();
+    let bytes = content(1, 5_000);
+    let hash = store.add(&bytes);
+    store.pack(slice::from_ref(&bytes));
+    flip(&store.file(hash), 2_000);
+    let staging = store.blobs.stage(OperationId::random()).unwrap();
+    staging.put(&Hashed::new(&bytes)).unwrap();
+    assert_eq!(staging.publish().unwrap().count, 1);
+    assert_eq!(zstd_decodes(&store.file(hash)), bytes);
+}
