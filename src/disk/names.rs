@@ -78,12 +78,15 @@ pub(crate) fn replace(dir: &Dir, name: &[u8], bytes: &[u8], tmp: &Dir) -> Result
     written
 }
 
-/// Writes `bytes` into the file `name` from `offset` on. Neither durable nor atomic: its reader must be
-/// able to tell.
-pub(crate) fn overwrite(dir: &Dir, name: &[u8], offset: u64, bytes: &[u8]) -> Result<()> {
+/// Writes into the file `name`, each of `writes` from its offset on. Neither durable nor atomic: its reader
+/// must be able to tell.
+pub(crate) fn overwrite(dir: &Dir, name: &[u8], writes: &[(u64, Vec<u8>)]) -> Result<()> {
     let path = dir.path_of(name);
     let file = std::fs::OpenOptions::new().write(true).open(&path).at("open", &path)?;
-    file.write_all_at(bytes, offset).at("write", &path)
+    writes
+        .iter()
+        .try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
+        .at("write", &path)
 }
 
 /// When the file at `path` was modified, in nanoseconds since 1970; `None` where there is none.

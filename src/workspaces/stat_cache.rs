@@ -4,10 +4,11 @@
 //! written under the workspace's lock only. `docs/format.md` gives the bytes.
 //!
 //! Layout: a header of fixed length with its own checksum, which says where the table is; the table, with
-//! where the rules and the blocks of entries are; these, each with its checksum in the table. A turn adds
-//! the blocks that it changed, and a table, at the end, and then writes the header anew, in place; one that
-//! changed nothing rewrites the header alone. A torn header fails its checksum, and the cache is as good
-//! as lost, which is allowed. When more than half of the file is not used any more it is written whole.
+//! where the rules and the blocks of entries are; these, each with its checksum in the table. A turn writes
+//! the blocks that it changed, and a table, where nothing of the present cache is, and then the header anew,
+//! in place; one that changed nothing rewrites the header alone. A torn header fails its checksum, and the
+//! cache is as good as lost, which is allowed. When more than half of the file is not used it is written
+//! whole.
 
 mod block;
 
@@ -37,7 +38,9 @@ const HEADER_COVERED: usize = HEADER_BYTES - 16;
 const CACHE_BYTES_MAX: u64 = 4 << 30;
 /// How many entries a block has when all is written anew. A turn writes a block for each place where
 /// something changed.
-const BLOCK_ENTRIES: usize = 256;
+const BLOCK_ENTRIES: usize = 128;
+/// The shortest record of an entry.
+const ENTRY_BYTES_MIN: usize = 42;
 /// A block that has grown beyond this is split.
 const BLOCK_ENTRIES_MAX: usize = 2 * BLOCK_ENTRIES;
 /// Threads cost more than the decoding of fewer blocks.
@@ -117,22 +120,38 @@ impl StatCache {
         let decode = |(place, count): &(Place, usize)| {
             decode_block(&read_place(&file, size, place)?, *count)
         };
-        let decoded: Vec<Vec<CachedEntry>> = if blocks.len() > BLOCKS_IN_PARALLEL_ABOVE {
+        // No entry takes less: the table may say more than there is.
+        let most = usize::try_from(size).ok()? / ENTRY_BYTES_MIN;
+        let count = |blocks: &[(Place, usize)]| {
+            blocks.iter().fold(0, |sum: usize, (_, count)| sum.saturating_add(*count)).min(most)
+        };
+        let entries = if blocks.len() > BLOCKS_IN_PARALLEL_ABOVE {
             let pool = threads::pool("cache").ok()?;
-            pool.install(|| blocks.par_iter().map(decode).collect::<Option<_>>())?
+            let stretch = blocks.len().div_ceil(pool.current_num_threads());
+            // The first has room for all: they need not be moved.
+            let one = |(number, stretch): (usize, &[(Place, usize)])| {
+                let expected = if number == 0 { count(&blocks) } else { count(stretch) };
+                decode_all(stretch, expected, decode)
+            };
+            let stretches = blocks.par_chunks(stretch).enumerate().map(one);
+            let stretches: Vec<Vec<CachedEntry>> =
+                pool.install(|| stretches.collect::<Option<_>>())?;
+            let mut stretches = stretches.into_iter();
+            let mut entries = stretches.next().unwrap_or_default();
+            stretches.for_each(|mut stretch| entries.append(&mut stretch));
+            entries
         } else {
-            blocks.iter().map(decode).collect::<Option<_>>()?
+            decode_all(&blocks, count(&blocks), decode)?
         };
         let mut parts = Parts { table, rules: rules_place, blocks: Vec::new(), end: size };
-        let mut entries = Vec::with_capacity(decoded.iter().map(Vec::len).sum());
-        for ((place, count), mut block) in blocks.into_iter().zip(decoded) {
-            let first = block.first()?.entry.path.clone();
-            let last: Option<&CachedEntry> = entries.last();
-            if last.is_some_and(|last| last.entry.path >= first) {
+        let mut start = 0;
+        for (place, count) in blocks {
+            let first = entries.get(start)?.entry.path.clone();
+            if start > 0 && entries[start - 1].entry.path >= first {
                 return None;
             }
             parts.blocks.push(Block { place, count, first });
-            entries.append(&mut block);
+            start += count;
         }
         Some(Self { header, tree: KnownTree { entries, rules }, parts })
     }
@@ -153,20 +172,20 @@ impl StatCache {
         tmp: &Dir,
     ) -> Result<()> {
         let mut bytes = vec![0; HEADER_BYTES];
-        let rules = append(&mut bytes, 0, &encode_rules(rules));
+        let rules = append(&mut bytes, &encode_rules(rules));
         let blocks: Vec<(Place, usize)> = entries
             .chunks(BLOCK_ENTRIES)
-            .map(|chunk| (append(&mut bytes, 0, &encode_block(chunk)), chunk.len()))
+            .map(|chunk| (append(&mut bytes, &encode_block(chunk)), chunk.len()))
             .collect();
-        let table = append(&mut bytes, 0, &encode_table(&rules, &blocks));
+        let table = append(&mut bytes, &encode_table(&rules, &blocks));
         bytes[..HEADER_BYTES].copy_from_slice(&encode_header(header, &table));
         disk::replace(&Dir::open(dir)?, NAME.as_bytes(), &bytes, tmp)
     }
 
     /// Says that the same entries are those of another checkpoint now. Writes the header only.
     pub(crate) fn rewrite_header(&self, dir: &Path, header: &CacheHeader) -> Result<()> {
-        let bytes = encode_header(header, &self.parts.table);
-        disk::overwrite(&Dir::open(dir)?, NAME.as_bytes(), 0, &bytes)
+        let head = (0, encode_header(header, &self.parts.table).to_vec());
+        disk::overwrite(&Dir::open(dir)?, NAME.as_bytes(), &[head])
     }
 
     /// Brings the cache up to date as the state of another checkpoint. Not durable, as
@@ -180,10 +199,11 @@ impl StatCache {
         news: News<'_>,
         tmp: &Dir,
     ) -> Result<()> {
-        let mut added = Vec::new();
+        let mut writing =
+            Writing { free: self.parts.free(), end: self.parts.end, writes: Vec::new() };
         let mut rules = self.parts.rules;
         if news.has_new_rules {
-            rules = append(&mut added, self.parts.end, &encode_rules(news.rules));
+            rules = writing.put(encode_rules(news.rules));
         }
         let mut blocks = Vec::with_capacity(self.parts.blocks.len());
         let Some(cut) = cut(&self.parts.blocks, news.entries, news.touched) else {
@@ -198,28 +218,88 @@ impl StatCache {
             let length =
                 if entries.len() > BLOCK_ENTRIES_MAX { BLOCK_ENTRIES } else { BLOCK_ENTRIES_MAX };
             for chunk in entries.chunks(length) {
-                let place = append(&mut added, self.parts.end, &encode_block(chunk));
-                blocks.push((place, chunk.len()));
+                blocks.push((writing.put(encode_block(chunk)), chunk.len()));
             }
         }
-        let table = append(&mut added, self.parts.end, &encode_table(&rules, &blocks));
+        let table = writing.put(encode_table(&rules, &blocks));
         let used = blocks.iter().map(|(place, _)| place.length).sum::<u64>()
             + rules.length
             + table.length
             + HEADER_BYTES as u64;
-        if self.parts.end + added.len() as u64 > 2 * used {
+        if writing.end > 2 * used {
             return Self::write(dir, header, news.entries, news.rules, tmp);
         }
         let dir = Dir::open(dir)?;
-        disk::overwrite(&dir, NAME.as_bytes(), self.parts.end, &added)?;
+        disk::overwrite(&dir, NAME.as_bytes(), &writing.writes)?;
         // Last: what was there is good until then.
-        disk::overwrite(&dir, NAME.as_bytes(), 0, &encode_header(header, &table))
+        let head = (0, encode_header(header, &table).to_vec());
+        disk::overwrite(&dir, NAME.as_bytes(), &[head])
     }
 
     /// Removes the cache, if there is one.
     pub(crate) fn discard(dir: &Path) -> Result<()> {
         disk::remove_file(&dir.join(NAME)).map(|_| ())
     }
+}
+
+impl Parts {
+    /// Where in the file nothing of this cache is, in order.
+    fn free(&self) -> Vec<Range<u64>> {
+        let mut used: Vec<Range<u64>> = [&self.table, &self.rules]
+            .into_iter()
+            .chain(self.blocks.iter().map(|block| &block.place))
+            .map(|place| place.offset..place.offset.saturating_add(place.length))
+            .collect();
+        used.sort_unstable_by_key(|used| used.start);
+        let mut free = Vec::new();
+        let mut reached = HEADER_BYTES as u64;
+        for used in used {
+            if used.start > reached {
+                free.push(reached..used.start);
+            }
+            reached = reached.max(used.end);
+        }
+        free
+    }
+}
+
+/// What is about to be written beside what is there.
+struct Writing {
+    free: Vec<Range<u64>>,
+    /// Where the file will end.
+    end: u64,
+    /// Each with where it goes.
+    writes: Vec<(u64, Vec<u8>)>,
+}
+
+impl Writing {
+    /// Finds a place for a part.
+    fn put(&mut self, part: Vec<u8>) -> Place {
+        let (length, digest) = (part.len() as u64, Digest::of(&part));
+        let fits = self.free.iter_mut().find(|free| free.end - free.start >= length);
+        let offset = if let Some(free) = fits {
+            free.start += length;
+            free.start - length
+        } else {
+            self.end += length;
+            self.end - length
+        };
+        self.writes.push((offset, part));
+        Place { offset, length, digest }
+    }
+}
+
+/// The entries of some blocks, one after another, with room for `expected`.
+fn decode_all(
+    blocks: &[(Place, usize)],
+    expected: usize,
+    decode: impl Fn(&(Place, usize)) -> Option<Vec<CachedEntry>>,
+) -> Option<Vec<CachedEntry>> {
+    let mut entries = Vec::with_capacity(expected);
+    for block in blocks {
+        entries.append(&mut decode(block)?);
+    }
+    Some(entries)
 }
 
 /// Which of `entries` each block has now, and where the block is if nothing in it was touched; `None` where
@@ -264,9 +344,9 @@ fn cut(
     Some(ranges)
 }
 
-/// Adds `part` to bytes that will begin at `base` in the file.
-fn append(bytes: &mut Vec<u8>, base: u64, part: &[u8]) -> Place {
-    let offset = base + bytes.len() as u64;
+/// Adds `part` to the bytes of a file.
+fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Place {
+    let offset = bytes.len() as u64;
     bytes.extend_from_slice(part);
     Place { offset, length: part.len() as u64, digest: Digest::of(part) }
 }
