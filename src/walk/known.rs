@@ -14,7 +14,7 @@ mod table;
 
 pub(super) use hinted::revisit_hinted;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -297,16 +297,21 @@ pub(super) fn revisit(
     monitor: &dyn Monitor,
 ) -> Result<Option<Revisit>> {
     let Some(table) = Table::of(known) else { return Ok(None) };
+    let most = changed_max(table.directories.len());
+    let changed = AtomicUsize::new(0);
     let revisited: Vec<Revisited> = pool.install(|| {
         let one = |number| {
             if number % 64 == 0 && monitor.is_cancelled() {
                 tree.cancelled.store(true, Ordering::Relaxed);
             }
-            if tree.is_cancelled() {
+            // It is of no use any more.
+            if tree.is_cancelled() || changed.load(Ordering::Relaxed) > most {
                 return Revisited::Changed;
             }
             monitor.advanced(1, 0);
-            look(tree, &table, number, rules, detail).map_or(Revisited::Changed, Revisited::Same)
+            let same = look(tree, &table, number, rules, detail);
+            changed.fetch_add(usize::from(same.is_none()), Ordering::Relaxed);
+            same.map_or(Revisited::Changed, Revisited::Same)
         };
         (0..table.directories.len()).into_par_iter().with_min_len(8).map(one).collect()
     });
@@ -322,6 +327,11 @@ pub(super) fn revisit(
     Ok(Some(revisit))
 }
 
+/// How many of so many directories may have changed for what is known to be of use.
+fn changed_max(directories: usize) -> usize {
+    CHANGED_FEW + directories / CHANGED_ONE_IN
+}
+
 /// Accounts for every known path and every new one, by what became of each known directory; `None` where
 /// too much has changed.
 fn account(
@@ -333,7 +343,7 @@ fn account(
     monitor: &dyn Monitor,
 ) -> Result<Option<Revisit>> {
     let changed = revisited.iter().filter(|revisited| matches!(revisited, Revisited::Changed));
-    if changed.count() > CHANGED_FEW + revisited.len() / CHANGED_ONE_IN {
+    if changed.count() > changed_max(revisited.len()) {
         return Ok(None);
     }
     let Some(confirmed) = confirm(tree, table, rules, revisited, monitor)? else {
