@@ -42,8 +42,8 @@ pub const FILE_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 /// A file up to this size is read into memory whole; a larger one is read in pieces.
 pub const FILE_IN_MEMORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// A pack is never longer than this, but for a single frame and its trailer. What rewrites a pack needs
-/// as much free room, one at a time.
+/// The frames of a pack are never longer than this together, unless it has one alone; the trailer comes
+/// on top. What writes a pack anew needs as much free room, one at a time.
 pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// A pack never holds more blobs than this: its trailer is read into memory by a collection.
@@ -169,7 +169,7 @@ pub const SYNC_THREADS_MAX: usize = 32;
 pub struct Packing {
     /// A capture that reads more files than this writes packs.
     pub above_files: usize,
-    /// No pack is longer, but for its last frame and the trailer.
+    /// The frames of a pack are not longer together, unless it has one alone.
     pub pack_bytes_max: u64,
     /// A collection moves loose blobs into packs from this many on.
     pub consolidate_from: usize,

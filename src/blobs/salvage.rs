@@ -15,8 +15,7 @@ use crate::limits;
 /// A zstd frame begins with this.
 const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// No pack of ours is longer: the last frame may be beyond [`limits::PACK_BYTES_MAX`], and the trailer
-/// follows.
+/// No pack of ours is longer: a frame may be longer than its content by a little, and the trailer follows.
 const SALVAGED_BYTES_MAX: u64 = limits::PACK_BYTES_MAX + 2 * limits::FILE_IN_MEMORY_BYTES_MAX;
 
 /// How much is read at one time: what a disk cannot read is most often not more.

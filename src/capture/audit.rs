@@ -35,14 +35,9 @@ pub(crate) fn audit_after_boot(access: &Access, workspace: WorkspaceId, base: &B
         return Ok(());
     }
     let mut needed = pages_of(access, base)?;
-    match &base.cache {
-        Some(cache) => {
-            needed.extend(cache.tree.entries.iter().filter_map(|cached| cached.entry.blob()));
-        }
-        None => match read_entries(&access.blobs, &base.tree) {
-            Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),
-            Err(error) => remember(access, &error)?,
-        },
+    match read_entries(&access.blobs, &base.tree) {
+        Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),
+        Err(error) => remember(access, &error)?,
     }
     needed.sort_unstable();
     needed.dedup();
