@@ -409,7 +409,11 @@ impl ForPacks {
         let path = temp.dir.path_of(temp.name.as_bytes());
         let file = temp.file.try_clone().at("sync", &path)?;
         let sync = std::thread::Builder::new().name("turnpoint-sync".to_owned());
-        self.syncing = Some(sync.spawn(move || file.sync_all()).at("start a thread for", &path)?);
+        match sync.spawn(move || file.sync_all()) {
+            Ok(syncing) => self.syncing = Some(syncing),
+            // Where the system gives no thread, this one does the work.
+            Err(_) => temp.file.sync_all().at("sync", &path)?,
+        }
         self.finished.push(temp);
         Ok(())
     }
@@ -417,8 +421,8 @@ impl ForPacks {
     /// Waits until all finished packs are durable.
     fn wait(&mut self) -> Result<()> {
         let Some(syncing) = self.syncing.take() else { return Ok(()) };
-        // A panic there would be one here too: nothing in it can.
-        let synced = syncing.join().unwrap_or(Ok(()));
+        let ended = |_| Err(io::Error::other("the thread that did it has ended"));
+        let synced = syncing.join().unwrap_or_else(ended);
         let path = self.finished.last().map(|temp| temp.dir.path_of(temp.name.as_bytes()));
         synced.at("sync", path.unwrap_or_default())
     }

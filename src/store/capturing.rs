@@ -31,8 +31,9 @@ use crate::workspaces::{CacheHeader, StatCache};
 pub(super) struct Foundation {
     pub(super) base: Option<Base>,
     pub(super) parent: Option<CheckpointRef>,
-    /// Whether the newest checkpoint is what a restore saved before it changed the workspace.
-    pub(super) is_after_restore: bool,
+    /// Whether a list of what has changed since the newest checkpoint tells all of it: that one is not
+    /// what a restore saved before it changed the workspace, and nothing is missing in it.
+    pub(super) takes_hints: bool,
 }
 
 impl Store {
@@ -81,7 +82,7 @@ impl Store {
         adopt_own(&access, &session)?;
         repair_session_file(&access, &session, monitor);
         let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
-        let Foundation { mut base, parent, is_after_restore } = foundation;
+        let Foundation { mut base, parent, takes_hints } = foundation;
 
         if let Some(base) = &base {
             capture::audit_after_boot(&access, open.workspace.id, base)?;
@@ -90,8 +91,7 @@ impl Store {
         let is_limited = options.scope.total_limit_bytes.is_some();
         let look = match &options.changed {
             _ if is_limited => Look::Whole(Detail::All),
-            // The restore has changed more than the caller knows of.
-            Some(hints) if !is_after_restore && is_newest(base.as_ref(), parent.as_ref()) => {
+            Some(hints) if takes_hints && is_newest(base.as_ref(), parent.as_ref()) => {
                 Look::Hinted(hints)
             }
             _ => Look::Whole(Detail::Changes),
@@ -324,10 +324,10 @@ fn foundation(
     };
     let reference = |row: &CheckpointRow| CheckpointRef { id: row.id.clone(), digest: row.digest };
     let parent = newest.as_ref().map(reference);
-    let is_after_restore = newest.as_ref().is_some_and(CheckpointRow::is_safety);
+    let takes_hints = newest.as_ref().is_some_and(|row| !row.is_safety() && row.complete);
     let base = cached.or(newest);
     let base = base.map(|row| Base { id: row.id, digest: row.digest, tree: row.tree, cache: None });
-    Ok(Foundation { base, parent, is_after_restore })
+    Ok(Foundation { base, parent, takes_hints })
 }
 
 /// Whether the base is the newest checkpoint of the workspace: what is said to have changed since that

@@ -7,7 +7,7 @@ use crate::disk::{self, Dir};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::index::WriteTx;
-use crate::manifest::Entry;
+use crate::manifest::{Coverage, Entry};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::path::{RelPath, at_or_below};
@@ -64,6 +64,13 @@ impl Store {
         };
         let mut entries = whole_entries(&reading.blobs, &reading.sessions, &manifest.id, &manifest)
             .inspect_err(lost)?;
+        if manifest.coverage == Coverage::Paths {
+            let text = format!(
+                "{checkpoint} was made of the paths that a restore was about to change; the others are \
+                 written as in the checkpoint before it"
+            );
+            monitor.notice(&Notice::Remark { text });
+        }
         if !options.paths.is_empty() {
             require_selected(checkpoint, &entries, None, &options.paths)?;
             entries = selected(entries, &options.paths);

@@ -9,6 +9,7 @@ use turnpoint::manifest::Coverage;
 use turnpoint::path::RelPath;
 use turnpoint::{CaptureOptions, CaptureOutcome};
 
+use crate::model::truth::sql;
 use crate::place::{Place, skips};
 use crate::support::tree::{self, dir, file, link};
 
@@ -215,4 +216,17 @@ fn a_path_through_a_symlink_is_looked_for_everywhere() {
     let outcome = hinted(&place, &["way"]);
     assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&[""])));
     assert_holds_the_present(&place, &outcome.checkpoint);
+}
+
+/// What a broken listing left out has no entry, and only a whole look finds it.
+#[test]
+fn an_incomplete_checkpoint_is_not_built_upon_by_hints() {
+    let place = some_files();
+    sql(place.store().root(), "UPDATE checkpoints SET complete = 0");
+    fs::write(place.root().join("d/a"), "told").unwrap();
+    let outcome = hinted(&place, &["d/a"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), None);
+    fs::write(place.root().join("d/a"), "told again").unwrap();
+    let outcome = hinted(&place, &["d/a"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&["d"])));
 }

@@ -12,7 +12,7 @@ use turnpoint::plan::ChangeKind;
 use turnpoint::settings::ScopeSettings;
 use turnpoint::{CaptureOptions, Error, RestoreOptions, RestoreOutcome, Result};
 
-use crate::place::{Place, skips};
+use crate::place::{Place, Told, skips};
 use crate::support::fingerprint::{self, Kind};
 use crate::support::tree::{self, dir, executable, file, link};
 
@@ -921,4 +921,21 @@ fn many_directories_that_are_ignored_by_now_are_each_accounted_for_once() {
     assert_eq!(place.undo().left, []);
     fingerprint::assert_same(&now, &place.look());
     place.verify_clean();
+}
+
+#[test]
+fn writing_out_what_was_made_of_given_paths_says_so() {
+    let place = Place::new();
+    let id = a_few_files(&place);
+    let told_of = |id: &CheckpointId| {
+        let into = tempfile::tempdir().unwrap();
+        let (told, options) = (Told::default(), RestoreOptions::default());
+        place.store().restore_into(id, &into.path().join("out"), &options, &told).unwrap();
+        told.notices().len()
+    };
+    fs::write(place.root().join("a"), "changed").unwrap();
+    let safety = restore_paths(&place, &id, &["a"]).unwrap().safety.unwrap();
+    let coverage = place.store().show(&safety, &()).unwrap().manifest.coverage;
+    assert_eq!(coverage, Coverage::Paths);
+    assert_eq!((told_of(&id), told_of(&safety)), (0, 1));
 }
