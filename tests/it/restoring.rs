@@ -935,7 +935,6 @@ fn writing_out_what_was_made_of_given_paths_says_so() {
     };
     fs::write(place.root().join("a"), "changed").unwrap();
     let safety = restore_paths(&place, &id, &["a"]).unwrap().safety.unwrap();
-    let coverage = place.store().show(&safety, &()).unwrap().manifest.coverage;
-    assert_eq!(coverage, Coverage::Paths);
+    assert_eq!(coverage(&place, &safety), Coverage::Paths);
     assert_eq!((told_of(&id), told_of(&safety)), (0, 1));
 }
