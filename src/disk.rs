@@ -23,7 +23,7 @@ mod tests;
 /// An open file: what other modules hold of the file system besides a [`Dir`].
 pub(crate) use std::fs::File;
 
-pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Placed, file_stat};
+pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Names, Placed, file_stat};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{

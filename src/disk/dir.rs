@@ -3,17 +3,23 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, CWD, OFlags, RawDir, RenameFlags, SeekFrom, StatxFlags, Timespec, Timestamps,
+};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::disk::open;
 use crate::error::{Error, IoContext, Result};
 use crate::manifest::Mode;
 use crate::path::RelPath;
+
+/// How much of a directory the kernel is asked for at a time; a name takes at most 280 bytes.
+const LISTED_BYTES: usize = 32 * 1024;
 
 /// What kind of thing a name leads to; a symlink is itself, not its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,19 @@ pub(crate) struct FileStat {
     pub(crate) gid: u32,
     /// How much room it takes, in units of 512 bytes.
     pub(crate) blocks: u64,
+}
+
+/// The names in a directory, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Names {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.ranges.iter().map(|range| &self.bytes[range.clone()])
+    }
 }
 
 impl FileStat {
@@ -254,6 +273,36 @@ impl Dir {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// As [`Dir::names`], in order, for one who has the handle alone: no other is opened to list by, and the
+    /// names lie in one buffer.
+    pub(crate) fn sorted_names(&mut self) -> Result<Names> {
+        let mut names = self.list().at("list", &self.path)?;
+        let Names { bytes, ranges } = &mut names;
+        ranges.sort_unstable_by(|a, b| bytes[a.clone()].cmp(&bytes[b.clone()]));
+        Ok(names)
+    }
+
+    fn list(&mut self) -> rustix::io::Result<Names> {
+        let mut names = Names::default();
+        let mut buffer = Vec::with_capacity(LISTED_BYTES);
+        rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        // One call that was interrupted has given nothing, and the next goes on from there.
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let start = names.bytes.len();
+                names.bytes.extend_from_slice(name);
+                names.ranges.push(start..names.bytes.len());
             }
         }
         Ok(names)

@@ -10,6 +10,7 @@
 //! they differ, nothing here is used. And only on file systems known to keep such stamps.
 
 mod hinted;
+mod look;
 mod table;
 
 pub(super) use hinted::revisit_hinted;
@@ -24,16 +25,17 @@ use crate::error::{Error, Result};
 use crate::git::Repository;
 use crate::hash::{BlobHash, Digest};
 use crate::limits;
-use crate::manifest::{Entry, EntryKind, Listed, OmitReason};
+use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::walk::directory::{OwnRules, Policy, Seen, Tree, unknown_stat};
+use crate::walk::known::look::{Same, look};
 use crate::walk::known::table::Table;
 use crate::walk::rules::InsideFile;
-use crate::walk::{Detail, InodeId, Observed, What, graft, locked};
+use crate::walk::{Detail, Observed, What, graft, locked};
 
-/// Of the directories known, one in this many may have changed, and a few more; if more have, listing
-/// everything anew on all threads is faster than listing these one by one.
+/// Of the directories known, one in this many may have to be judged anew, and a few more; if more have, the
+/// whole tree is walked anew on all threads, which is faster than these one after another.
 const CHANGED_ONE_IN: usize = 8;
 const CHANGED_FEW: usize = 32;
 
@@ -235,19 +237,10 @@ pub(super) fn rules_hold(tree: &Tree, rules: &KnownRules, known: &[CachedEntry])
 /// What became of a directory that was known.
 #[derive(Debug)]
 enum Revisited {
-    /// It has the names that it had.
+    /// It is there, and what it has is known.
     Same(Same),
-    /// It has to be listed.
+    /// All its names have to be judged.
     Changed,
-}
-
-#[derive(Debug)]
-struct Same {
-    /// It and the names in it that are no directories, by index of entry, as far as they are to be
-    /// reported.
-    seen: Vec<(usize, FileStat, What)>,
-    /// Entries of names that have to be judged anew.
-    again: Vec<usize>,
 }
 
 /// What was found of what is known.
@@ -362,127 +355,6 @@ fn account(
     Ok(Some(Revisit { observations, kept, ..Revisit::default() }))
 }
 
-/// Looks at one directory; `None` where it has to be listed.
-fn look(
-    tree: &Tree,
-    table: &Table<'_>,
-    number: usize,
-    rules: &KnownRules,
-    detail: Detail,
-) -> Option<Same> {
-    let known = &table.entries[table.directories[number]];
-    let path = &known.entry.path;
-    let is_whole = known.entry.kind == EntryKind::Dir { listed: Listed::Whole };
-    if !is_whole || known.racy || rules.lifts(path) {
-        return None;
-    }
-    let (dir, stat) = tree.open(path).ok()??;
-    let is_in_place = stat.dev == tree.root_stat.dev
-        && !tree.mounts.contains(path)
-        && !tree.stores.contains(&InodeId { dev: stat.dev, ino: stat.ino });
-    if !is_in_place || Stamps::of(&stat) != known.stamps {
-        return None;
-    }
-    let is_deepest = path.components().count() + 1 >= limits::DEPTH_MAX;
-    let children = table.children(number);
-    let room = if detail == Detail::All { children.len() + 1 } else { 0 };
-    let mut same = Same { seen: Vec::with_capacity(room), again: Vec::new() };
-    let mut add = |index: usize, stat: FileStat, what: What| {
-        if detail == Detail::All || !is_as_known(&table.entries[index], &stat, &what) {
-            same.seen.push((index, stat, what));
-        }
-    };
-    add(table.directories[number], stat, What::Dir { listed: Listed::Whole });
-    let mut again = Vec::new();
-    for &index in children {
-        let child = &table.entries[index];
-        let path = &child.entry.path;
-        if let EntryKind::Dir { listed } = child.entry.kind {
-            if is_deepest {
-                return None;
-            }
-            if listed == Listed::Partial || rules.lifts(path) {
-                again.push(index);
-            }
-            continue;
-        }
-        let now = dir.stat(path.name()).ok().flatten();
-        // What says that a directory is a store, and must not be captured, can change in place.
-        if path.name() == b"format.json"
-            && (child.racy || now.map(|now| Stamps::of(&now)) != Some(child.stamps))
-        {
-            return None;
-        }
-        let still = |now: &FileStat| {
-            let is_same_inode = now.ino == child.stamps.inode && now.dev == tree.root_stat.dev;
-            (is_same_inode && !rules.lifts(path) && !tree.mounts.contains(path))
-                .then(|| judge(tree, &child.entry.kind, now))
-                .flatten()
-        };
-        match now.as_ref().and_then(|now| Some((*now, still(now)?))) {
-            // How many names without content a directory has is counted over all of them.
-            Some((_, What::Omitted { .. })) if !is_omitted(child) => return None,
-            Some((stat, what)) => add(index, stat, what),
-            None => again.push(index),
-        }
-    }
-    same.again = again;
-    Some(same)
-}
-
-fn is_omitted(known: &CachedEntry) -> bool {
-    matches!(known.entry.kind, EntryKind::Omitted { .. })
-}
-
-/// Whether a known name is to the letter what it was, and nothing is to be written about it.
-fn is_as_known(known: &CachedEntry, stat: &FileStat, what: &What) -> bool {
-    let is_untouched = !known.racy && known.stamps == Stamps::of(stat);
-    let has_mode = known.entry.mode == stat.mode;
-    match (&known.entry.kind, what) {
-        (EntryKind::File { unstable: false, .. }, What::File) => is_untouched && has_mode,
-        (EntryKind::Dir { listed }, What::Dir { listed: now }) => {
-            listed == now && is_untouched && has_mode
-        }
-        // A symlink's mode means nothing.
-        (EntryKind::Symlink { .. }, What::Symlink { .. }) => is_untouched,
-        (EntryKind::Omitted { reason, rest }, What::Omitted { reason: now, rest: rest_now }) => {
-            (reason, rest) == (now, rest_now) && has_mode
-        }
-        _ => false,
-    }
-}
-
-/// What a name that leads to the inode that it led to is now; `None` where that has to be found out
-/// anew.
-fn judge(tree: &Tree, known: &EntryKind, now: &FileStat) -> Option<What> {
-    let over = OmitReason::OverFileLimit;
-    match known {
-        EntryKind::File { .. }
-        | EntryKind::Omitted {
-            reason: OmitReason::OverFileLimit | OmitReason::OverTotalLimit,
-            ..
-        } if now.kind == FileKind::File => {
-            let is_over = now.size > tree.settings.file_limit_bytes;
-            Some(if is_over { What::Omitted { reason: over, rest: 0 } } else { What::File })
-        }
-        EntryKind::Symlink { target } if now.kind == FileKind::Symlink => {
-            Some(What::Symlink { target: target.clone() })
-        }
-        EntryKind::Omitted { reason, .. }
-            if matches!(
-                reason,
-                OmitReason::Excluded
-                    | OmitReason::Ignored
-                    | OmitReason::Secret
-                    | OmitReason::Special
-            ) =>
-        {
-            Some(What::Omitted { reason: *reason, rest: 0 })
-        }
-        _ => None,
-    }
-}
-
 /// What counts of what was found.
 struct Confirmed {
     /// To be reported, by index of entry.
@@ -544,6 +416,16 @@ fn confirm(
             kept[*index] = false;
         }
         all_seen.extend(same.seen);
+        if let Some(listed) = same.listed {
+            for index in listed.gone {
+                kept[index] = false;
+                if let Some(number) = table.numbers[index] {
+                    leads[number] = false;
+                }
+            }
+            tree.push(listed.leaves);
+            new.extend(listed.directories);
+        }
         for index in same.again {
             kept[index] = false;
             let child = &table.entries[index].entry.path;
@@ -628,7 +510,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Mode;
+    use crate::manifest::{Listed, Mode};
 
     #[test]
     fn stamps_near_the_start_of_the_capture_are_racy() {

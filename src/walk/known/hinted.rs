@@ -52,7 +52,7 @@ pub(in crate::walk) fn revisit_hinted(
         }
     }
     let revisited = is_hinted.into_iter().map(|is_hinted| {
-        let as_known = Same { seen: Vec::new(), again: Vec::new() };
+        let as_known = Same::default();
         if is_hinted { Revisited::Changed } else { Revisited::Same(as_known) }
     });
     let revisited = revisited.collect();
