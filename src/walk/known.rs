@@ -239,6 +239,8 @@ pub(super) fn rules_hold(tree: &Tree, rules: &KnownRules, known: &[CachedEntry])
 enum Revisited {
     /// It is there, and what it has is known.
     Same(Same),
+    /// It is not there, or is another one. Where what it was in still has the name, that is looked at anew.
+    Gone,
     /// All its names have to be judged.
     Changed,
 }
@@ -302,9 +304,10 @@ pub(super) fn revisit(
                 return Revisited::Changed;
             }
             monitor.advanced(1, 0);
-            let same = look(tree, &table, number, rules, detail);
-            changed.fetch_add(usize::from(same.is_none()), Ordering::Relaxed);
-            same.map_or(Revisited::Changed, Revisited::Same)
+            let revisited = look(tree, &table, number, rules, detail);
+            let is_changed = matches!(revisited, Revisited::Changed);
+            changed.fetch_add(usize::from(is_changed), Ordering::Relaxed);
+            revisited
         };
         (0..table.directories.len()).into_par_iter().with_min_len(8).map(one).collect()
     });

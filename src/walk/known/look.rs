@@ -5,6 +5,7 @@ use crate::limits;
 use crate::manifest::{EntryKind, Listed, OmitReason};
 use crate::path::RelPath;
 use crate::walk::directory::{Policy, Seen, Tree};
+use crate::walk::known::Revisited;
 use crate::walk::known::table::Table;
 use crate::walk::{CachedEntry, Detail, InodeId, KnownRules, Observed, Stamps, What, locked};
 
@@ -31,29 +32,46 @@ pub(super) struct ListedAnew {
     pub(super) directories: Vec<RelPath>,
 }
 
-/// Looks at one directory, and lists it where its stamps say that its names may be others; `None` where
-/// its names have to be judged one after another, by more than is known.
+/// Looks at one directory, and lists it where its stamps say that its names may be others.
 pub(super) fn look(
     tree: &Tree,
     table: &Table<'_>,
     number: usize,
     rules: &KnownRules,
     detail: Detail,
-) -> Option<Same> {
+) -> Revisited {
     let known = &table.entries[table.directories[number]];
     let path = &known.entry.path;
     let is_whole = known.entry.kind == EntryKind::Dir { listed: Listed::Whole };
-    if !is_whole || rules.lifts(path) {
-        return None;
+    let opened = match tree.open(path) {
+        Ok(Some(opened)) if is_whole && !rules.lifts(path) => opened,
+        Ok(None) => return Revisited::Gone,
+        _ => return Revisited::Changed,
+    };
+    let (dir, stat) = opened;
+    if stat.ino != known.stamps.inode || stat.dev != tree.root_stat.dev {
+        return Revisited::Gone;
     }
-    let (mut dir, stat) = tree.open(path).ok()??;
-    let is_in_place = stat.dev == tree.root_stat.dev
-        && stat.ino == known.stamps.inode
-        && !tree.mounts.contains(path)
-        && !tree.stores.contains(&InodeId { dev: stat.dev, ino: stat.ino });
-    if !is_in_place {
-        return None;
-    }
+    let is_special = tree.mounts.contains(path)
+        || tree.stores.contains(&InodeId { dev: stat.dev, ino: stat.ino });
+    let same =
+        if is_special { None } else { look_into(tree, table, number, rules, detail, dir, stat) };
+    same.map_or(Revisited::Changed, Revisited::Same)
+}
+
+/// As [`look`], at one that is open and the one that is known; `None` where its names have to be judged one
+/// after another, by more than is known.
+fn look_into(
+    tree: &Tree,
+    table: &Table<'_>,
+    number: usize,
+    rules: &KnownRules,
+    detail: Detail,
+    mut dir: Dir,
+    stat: FileStat,
+) -> Option<Same> {
+    let known = &table.entries[table.directories[number]];
+    let path = &known.entry.path;
     let children = table.children(number);
     let room = if detail == Detail::All { children.len() + 1 } else { 0 };
     let mut same = Same { seen: Vec::with_capacity(room), again: Vec::new(), listed: None };
@@ -149,25 +167,29 @@ impl RevisitedDirectory<'_> {
                 listed.gone.push(index);
                 continue;
             }
-            let is_file = matches!(child.entry.kind, EntryKind::File { .. });
-            let is_directory = matches!(child.entry.kind, EntryKind::Dir { .. });
-            if is_directory && !sets_rules(name) || self.rules.lifts(&child.entry.path) {
-                // What has become of a directory is found out when it is looked at itself.
-                self.ask_one(index, same)?;
+            if self.rules.lifts(&child.entry.path) {
+                same.again.push(index);
                 continue;
             }
             let now = self.dir.stat(name).ok().flatten();
-            if is_file && now.is_some_and(|now| self.is_known_file(child, &now)) {
-                self.judge_one(index, now, same)?;
-                continue;
+            let in_place = now.filter(|now| self.is_in_place(child, now));
+            match (&child.entry.kind, in_place.map(|now| now.kind)) {
+                (_, None) if sets_rules(name) => return None,
+                (EntryKind::File { .. }, Some(FileKind::File)) => {
+                    self.judge_one(index, now, same)?;
+                }
+                // What is in it is looked at with it.
+                (EntryKind::Dir { .. }, Some(FileKind::Dir)) if !sets_rules(name) => {
+                    self.ask_one(index, same)?;
+                }
+                _ => self.meet_again(index, &mut listed, same)?,
             }
-            if sets_rules(name) && !now.is_some_and(|now| self.is_in_place(child, &now)) {
-                return None;
-            }
-            self.meet_again(index, &mut listed, same)?;
         }
         for new in names {
             self.meet(new, &mut listed)?;
+        }
+        if !self.lists_all_omitted(children, &listed) {
+            return None;
         }
         same.listed = Some(Box::new(listed));
         Some(())
@@ -175,31 +197,54 @@ impl RevisitedDirectory<'_> {
 
     /// Looks at a name that the directory did not have.
     fn meet(&self, name: &[u8], listed: &mut ListedAnew) -> Option<()> {
-        if sets_rules(name) {
-            return None;
-        }
-        match self.look_at(name)? {
-            Seen::Gone => locked(&self.tree.found).missed = true,
-            Seen::Directory(_) if self.is_deepest() => return None,
-            Seen::Directory(_) => listed.directories.push(self.path.join(name).ok()?),
-            // As above, of the names without content.
-            Seen::Leaf(Observed { what: What::Omitted { .. }, .. }) => return None,
-            Seen::Leaf(observed) => listed.leaves.push(observed),
-        }
-        Some(())
+        let seen = self.look_at(name)?;
+        self.add(name, seen, listed)
     }
 
     /// Looks at a known name as if it were new.
     fn meet_again(&self, index: usize, listed: &mut ListedAnew, same: &mut Same) -> Option<()> {
         let child = &self.table.entries[index];
         let name = child.entry.path.name();
-        if let EntryKind::Omitted { reason, rest } = child.entry.kind {
-            let Seen::Leaf(Observed { stat, what, .. }) = self.look_at(name)? else { return None };
-            let is_known = rest == 0 && what == What::Omitted { reason, rest };
-            return is_known.then(|| self.report(index, stat, what, same));
+        match self.look_at(name)? {
+            Seen::Leaf(Observed { stat, what: what @ What::Omitted { .. }, .. })
+                if is_omitted(child) =>
+            {
+                self.report(index, stat, what, same);
+                Some(())
+            }
+            seen => {
+                listed.gone.push(index);
+                self.add(name, seen, listed)
+            }
         }
-        listed.gone.push(index);
-        self.meet(name, listed)
+    }
+
+    /// Takes in what a new name turned out to be.
+    fn add(&self, name: &[u8], seen: Seen, listed: &mut ListedAnew) -> Option<()> {
+        match seen {
+            _ if sets_rules(name) => return None,
+            Seen::Gone => locked(&self.tree.found).missed = true,
+            Seen::Directory(_) if self.is_deepest() => return None,
+            Seen::Directory(_) => listed.directories.push(self.path.join(name).ok()?),
+            Seen::Leaf(observed) => listed.leaves.push(observed),
+        }
+        Some(())
+    }
+
+    /// Whether each name without content is listed as one, before and now: where there are more of them,
+    /// one stands for the rest, and they are counted over all.
+    fn lists_all_omitted(&self, children: &[usize], listed: &ListedAnew) -> bool {
+        let known = children.iter().map(|&index| &self.table.entries[index].entry.kind);
+        let mut count = 0;
+        for kind in known {
+            match kind {
+                EntryKind::Omitted { rest: 0, .. } => count += 1,
+                EntryKind::Omitted { .. } => return false,
+                _ => {}
+            }
+        }
+        let new = listed.leaves.iter().filter(|leaf| matches!(leaf.what, What::Omitted { .. }));
+        count + new.count() <= limits::OMITTED_LISTED_MAX
     }
 
     fn look_at(&self, name: &[u8]) -> Option<Seen> {
@@ -220,10 +265,6 @@ impl RevisitedDirectory<'_> {
             && now.dev == self.tree.root_stat.dev
             && !self.rules.lifts(path)
             && !self.tree.mounts.contains(path)
-    }
-
-    fn is_known_file(&self, child: &CachedEntry, now: &FileStat) -> bool {
-        now.kind == FileKind::File && self.is_in_place(child, now)
     }
 
     fn is_deepest(&self) -> bool {

@@ -19,7 +19,7 @@ enum Edit {
     Remove(&'static str),
     MakeDir(&'static str),
     Rename(&'static str, &'static str),
-    Link(&'static str),
+    Link(&'static str, &'static str),
     SetMode(&'static str, u32),
     ComeAndGo(&'static str),
     Init(&'static str),
@@ -55,7 +55,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => place().prop_map(Edit::Remove),
         3 => place().prop_map(Edit::MakeDir),
         3 => (place(), place()).prop_map(|(from, to)| Edit::Rename(from, to)),
-        1 => place().prop_map(Edit::Link),
+        2 => (place(), select(&["a", "b"][..])).prop_map(|(at, target)| Edit::Link(at, target)),
         1 => (place(), select(&[0o600, 0o755][..])).prop_map(|(at, mode)| Edit::SetMode(at, mode)),
         1 => place().prop_map(Edit::ComeAndGo),
         1 => select(&["a", "d", "d/e"][..]).prop_map(Edit::Init),
@@ -80,7 +80,13 @@ fn apply(case: &Case, edit: &Edit) {
         }
         Edit::MakeDir(name) => drop(fs::create_dir_all(at(name))),
         Edit::Rename(from, to) => drop(fs::rename(at(from), at(to))),
-        Edit::Link(name) => drop(symlink("a", at(name))),
+        Edit::Link(name, target) => {
+            // The next link is often given the inode of the last.
+            if fs::read_link(at(name)).is_ok() {
+                fs::remove_file(at(name)).unwrap();
+            }
+            drop(symlink(target, at(name)));
+        }
         Edit::SetMode(name, mode) => {
             drop(fs::set_permissions(at(name), fs::Permissions::from_mode(*mode)));
         }
@@ -178,6 +184,46 @@ fn a_tree_at_rest_is_walked_without_listing_any_directory() {
     );
     assert_eq!(seen.observations, []);
     assert_eq!(seen.kept, vec![true; entries.len()]);
+}
+
+#[test]
+fn directories_that_have_changed_are_compared_with_what_they_had_however_many_they_are() {
+    let case = Case::new();
+    case.write(".gitignore", "x/\n");
+    let count = 400;
+    for number in 0..count {
+        for name in ["keep", "goes", "file-to-dir/in", "x/ignored"] {
+            case.write(&format!("d{number:03}/{name}"), name);
+        }
+        symlink("keep", case.path.join(format!("d{number:03}/link"))).unwrap();
+    }
+    let known = at_rest(&case);
+    for number in 0..count {
+        let at = |name: &str| case.path.join(format!("d{number:03}")).join(name);
+        fs::remove_file(at("goes")).unwrap();
+        fs::remove_dir_all(at("file-to-dir")).unwrap();
+        fs::remove_dir_all(at("x")).unwrap();
+        fs::remove_file(at("link")).unwrap();
+        // In this order each has a chance of the inode that the last to go had.
+        symlink("goes", at("link")).unwrap();
+        fs::write(at("x"), "no directory now").unwrap();
+        fs::write(at("file-to-dir"), "").unwrap();
+        fs::create_dir_all(at("new/x")).unwrap();
+        fs::create_dir_all(at("new/deep")).unwrap();
+        fs::write(at("new/deep/file"), "").unwrap();
+    }
+    // What has changed since the walk began would all be looked at once more.
+    thread::sleep(APART);
+    let again = case.walk_by("", Some(&known), Detail::Changes).expect("it is of use");
+    let kept = |name: &str| {
+        let index = known.entries.binary_search_by(|known| known.entry.path.cmp(&path(name)));
+        again.kept[index.unwrap()]
+    };
+    assert!(kept("d000/keep") && kept("d399/keep"), "what stayed was not looked at anew");
+    assert_eq!(what(&again, "d007/link"), &What::Symlink { target: Box::from(*b"goes") });
+    assert_eq!(what(&again, "d007/x"), &What::File);
+    assert!(matches!(what(&again, "d007/new/x"), What::Omitted { .. }));
+    assert_same(again, &known, Detail::Changes, &case.walk_once("", None).unwrap());
 }
 
 #[test]
