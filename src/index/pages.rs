@@ -99,9 +99,9 @@ impl<'t> TreeWriter<'t> {
             insert_link: tx
                 .prepare("INSERT INTO page_links (page, position, child) VALUES (?1, ?2, ?3)")?,
             insert_entry: tx.prepare(
-                "INSERT INTO entries (page, path, kind, mode, size, mtime_ns, blob, target, reason,
-                     rest, listed, unstable)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                "INSERT INTO entries (page, position, path, kind, mode, size, mtime_ns, blob, target,
+                     reason, rest, listed, unstable)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?,
         })
     }
@@ -178,7 +178,7 @@ impl<'t> TreeWriter<'t> {
         for (hash, size) in entries.iter().filter_map(Entry::blob) {
             counted.entry(hash).or_insert((size, 0)).1 += 1;
         }
-        for entry in entries {
+        for (position, entry) in (0i64..).zip(entries) {
             let blob = match entry.blob() {
                 None => None,
                 // The first of several entries with this content counts for all of them.
@@ -187,66 +187,67 @@ impl<'t> TreeWriter<'t> {
                     None => self.references.add(hash, None, 0)?,
                 }),
             };
-            self.write_entry(page, entry, blob)?;
+            self.write_entry((page, position), entry, blob)?;
         }
         Ok(())
     }
 
-    fn write_entry(&mut self, page: i64, entry: &Entry, blob: Option<i64>) -> Result<()> {
-        let (path, mode) = (entry.path.as_bytes(), entry.mode.bits());
-        let none = rusqlite::types::Null;
-        let insert = &mut self.insert_entry;
+    fn write_entry(&mut self, place: (i64, i64), entry: &Entry, blob: Option<i64>) -> Result<()> {
+        let (page, position) = place;
+        let (kind, mut of) = (kind_number(&entry.kind), OfKind::default());
         match &entry.kind {
-            EntryKind::File { size, mtime_ns, unstable, .. } => insert.execute(params![
-                page,
-                path,
-                0,
-                mode,
-                Amount(*size),
-                mtime_ns,
-                blob,
-                none,
-                none,
-                none,
-                none,
-                unstable.then_some(1),
-            ]),
-            EntryKind::Symlink { target } => insert.execute(params![
-                page, path, 1, mode, none, none, none, target, none, none, none, none
-            ]),
-            EntryKind::Dir { listed } => insert.execute(params![
-                page,
-                path,
-                2,
-                mode,
-                none,
-                none,
-                none,
-                none,
-                none,
-                none,
-                *listed == Listed::Whole,
-                none,
-            ]),
-            EntryKind::Omitted { reason, rest } => insert.execute(params![
-                page,
-                path,
-                3,
-                mode,
-                none,
-                none,
-                none,
-                none,
-                reason.as_str(),
-                (*rest > 0).then_some(Amount(*rest)),
-                none,
-                none,
-            ]),
-            EntryKind::Absent => insert.execute(params![
-                page, path, 4, mode, none, none, none, none, none, none, none, none
-            ]),
-        }?;
+            EntryKind::File { size, mtime_ns, unstable, .. } => {
+                of.size = Some(Amount(*size));
+                of.mtime_ns = Some(*mtime_ns);
+                of.unstable = unstable.then_some(1);
+            }
+            EntryKind::Symlink { target } => of.target = Some(target),
+            EntryKind::Dir { listed } => of.listed = Some(*listed == Listed::Whole),
+            EntryKind::Omitted { reason, rest } => {
+                of.reason = Some(reason.as_str());
+                of.rest = (*rest > 0).then_some(Amount(*rest));
+            }
+            EntryKind::Absent => {}
+        }
+        let (path, mode) = (entry.path.as_bytes(), entry.mode.bits());
+        self.insert_entry.execute(params![
+            page,
+            position,
+            path,
+            kind,
+            mode,
+            of.size,
+            of.mtime_ns,
+            blob,
+            of.target,
+            of.reason,
+            of.rest,
+            of.listed,
+            of.unstable,
+        ])?;
         Ok(())
+    }
+}
+
+/// The columns that not every kind of entry has.
+#[derive(Debug, Default)]
+struct OfKind<'a> {
+    size: Option<Amount>,
+    mtime_ns: Option<i64>,
+    target: Option<&'a [u8]>,
+    reason: Option<&'a str>,
+    rest: Option<Amount>,
+    listed: Option<bool>,
+    unstable: Option<i64>,
+}
+
+fn kind_number(kind: &EntryKind) -> i64 {
+    match kind {
+        EntryKind::File { .. } => 0,
+        EntryKind::Symlink { .. } => 1,
+        EntryKind::Dir { .. } => 2,
+        EntryKind::Omitted { .. } => 3,
+        EntryKind::Absent => 4,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod counting;
 mod growth;
+mod migrating;
 mod opening;
 mod recording;
 mod removing;
