@@ -165,6 +165,12 @@ impl Journal {
         disk::remove_durably(&dir, name.as_bytes()).map(|_| ())
     }
 
+    /// Whether a restore of any workspace may be open; in doubt it may.
+    pub(crate) fn may_exist(layout: &Layout) -> bool {
+        let names = Dir::open(&layout.journals()).and_then(|dir| dir.names());
+        !names.is_ok_and(|names| names.is_empty())
+    }
+
     /// Reads the journal of a workspace; `None` where no restore is open.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Numbers, sizes and times as people read them.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -76,10 +77,18 @@ pub(crate) fn second(time: Timestamp) -> String {
 
 fn local(time: Timestamp, form: &str) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(time.as_ns())) {
-        Ok(utc) => utc.to_zoned_datetime(TimeZone::system()).strftime(form).to_string(),
+        Ok(utc) => utc.to_zoned_datetime(LOCAL.clone()).strftime(form).to_string(),
         Err(_) => time.to_string(),
     }
 }
+
+/// The local time zone. Where the environment does not name one the system's file is enough; to find its
+/// name as well, which is not shown, a list of all zones would be made first.
+static LOCAL: LazyLock<TimeZone> = LazyLock::new(|| {
+    let file = std::env::var_os("TZ").is_none().then(|| std::fs::read("/etc/localtime").ok());
+    let zone = file.flatten().and_then(|rules| TimeZone::tzif("Local", &rules).ok());
+    zone.unwrap_or_else(TimeZone::system)
+});
 
 /// How many in a second: `45,120/s`.
 pub(crate) fn rate(count: u64, elapsed: Duration) -> String {

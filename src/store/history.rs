@@ -570,6 +570,10 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] where its journal cannot be understood.
     pub fn open_restore(&self, path: &Path, monitor: &dyn Monitor) -> Result<Option<OpenRestore>> {
+        // Asked by every command, and nearly always there is none: the index need not be opened to say so.
+        if !Journal::may_exist(&self.inner.layout) {
+            return Ok(None);
+        }
         let Some(reading) = self.read(monitor)? else { return Ok(None) };
         let Some(workspace) = reading.workspace_at(path)? else { return Ok(None) };
         let Some(journal) = Journal::read(&reading.layout, workspace)? else { return Ok(None) };
