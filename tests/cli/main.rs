@@ -7,6 +7,7 @@ mod support;
 mod collision;
 mod damage;
 mod documents;
+mod durable;
 mod exits;
 mod help;
 mod hints;

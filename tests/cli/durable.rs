@@ -1,0 +1,80 @@
+//! What a capture makes durable, in which order and how often it waits for that, as the kernel is told.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::program::{Program, run};
+use crate::support::tree::{build, file};
+
+/// Waits without a name being given between them: in which order they come does not matter.
+type Barrier = Vec<&'static str>;
+
+const CALLS: &str =
+    "trace=fsync,fdatasync,syncfs,sync_file_range,rename,renameat,renameat2,link,linkat";
+
+/// The barriers of a capture into session `s`, each with the kinds of places that it makes durable.
+fn barriers_of_a_capture(program: &Program) -> Vec<Barrier> {
+    let trace = program.root().join("trace");
+    let wrapper = ["strace", "-f", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS];
+    run(&mut program.under(&wrapper, ["capture", "--session", "s"])).ok();
+    let trace = fs::read_to_string(trace).unwrap();
+    let mut barriers: Vec<Barrier> = Vec::new();
+    let mut is_open = false;
+    // The second half of a call that was told in two parts begins with its process and `<...`.
+    for call in trace.lines().filter_map(|line| line.split_once(' ')).map(|(_, call)| call.trim()) {
+        if call.starts_with("<...") || call.starts_with("+++") || call.starts_with("---") {
+            continue;
+        }
+        if call.starts_with("rename") || call.starts_with("link") {
+            is_open = false;
+            continue;
+        }
+        let (_, place) = call.split_once('<').unwrap();
+        let place = kind_of(program, Path::new(place.split_once('>').unwrap().0));
+        if !is_open {
+            barriers.push(Barrier::new());
+        }
+        is_open = true;
+        let barrier = barriers.last_mut().unwrap();
+        if !barrier.contains(&place) {
+            barrier.push(place);
+        }
+    }
+    barriers
+}
+
+fn kind_of(program: &Program, place: &Path) -> &'static str {
+    let inside = place.strip_prefix(program.store()).unwrap();
+    let mut parts = inside.iter().map(|part| part.to_str().unwrap());
+    match (parts.next(), parts.next()) {
+        (Some("tmp"), Some(name)) if name.starts_with("write-") => "a new file",
+        (Some("tmp"), Some(_)) => "new blobs",
+        (Some("blobs"), Some(_)) => "names of blobs",
+        (Some("s"), None) => "names of the session",
+        (Some("index.db-wal"), None) => "the index",
+        other => panic!("{other:?} was made durable"),
+    }
+}
+
+#[test]
+fn content_is_durable_before_its_names_and_these_before_the_manifest_and_nothing_is_waited_for_twice()
+ {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one")), ("d/b.txt", file("two"))]);
+    program.run(["capture", "--session", "s"]).ok();
+
+    let unchanged = [vec!["a new file"], vec!["names of the session"]];
+    assert_eq!(barriers_of_a_capture(&program), unchanged, "the manifest, and its name");
+
+    for name in ["a.txt", "d/b.txt", "d/c.txt", "e/f.txt"] {
+        fs::create_dir_all(program.workspace().join(name).parent().unwrap()).unwrap();
+        fs::write(program.workspace().join(name), format!("new {name}")).unwrap();
+    }
+    let changed = [
+        vec!["new blobs"],
+        // The manifest has no name yet.
+        vec!["names of blobs", "a new file"],
+        vec!["names of the session"],
+    ];
+    assert_eq!(barriers_of_a_capture(&program), changed);
+}
