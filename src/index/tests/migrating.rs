@@ -3,7 +3,8 @@
 use super::*;
 
 /// What a row of `entries` says, whatever its key.
-const ENTRIES: &str = "SELECT page, hex(path), kind, mode, size, mtime_ns, blob, hex(target), reason, rest,
+const ENTRIES: &str =
+    "SELECT page, hex(path), kind, mode, size, mtime_ns, blob, hex(target), reason, rest,
     listed, unstable FROM entries ORDER BY page, path";
 const FILES: &str = "SELECT * FROM checkpoint_files ORDER BY session, seq, path";
 const OMITTED: &str = "SELECT * FROM omitted ORDER BY session, seq, path";

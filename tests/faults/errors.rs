@@ -1,0 +1,1 @@
+//! Errors of the kernel, one call at a time.

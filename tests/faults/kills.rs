@@ -1,0 +1,1 @@
+//! The program killed at each call that changes something on a disk.

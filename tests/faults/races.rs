@@ -1,0 +1,1 @@
+//! Two at once, held where it matters.

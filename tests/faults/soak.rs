@@ -1,0 +1,1 @@
+//! Many at once for a while, with an oracle.
