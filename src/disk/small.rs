@@ -157,7 +157,11 @@ fn create_locked(
         let name = format!("write-{}-{number}", std::process::id()).into_bytes();
         match create(&name) {
             Ok(Some(file)) => {
-                file.lock().at("lock", tmp.path_of(&name))?;
+                while let Err(error) = file.lock() {
+                    if error.kind() != std::io::ErrorKind::Interrupted {
+                        return Err(error).at("lock", tmp.path_of(&name));
+                    }
+                }
                 if leads_to(tmp, &name, &file)? {
                     return Ok((file, name));
                 }

@@ -38,7 +38,8 @@ pub(crate) enum Recovered {
 /// change, back where it had not. The caller holds the workspace's lock.
 ///
 /// # Errors
-/// [`Error::RestoreOpen`]: it could not be completed, and is still open.
+/// [`Error::RestoreOpen`]: it could not be completed, and is still open. What the system says where it
+/// cannot be known whether one is open.
 pub(crate) fn recover(
     access: &Access,
     open: &OpenWorkspace,
@@ -48,9 +49,11 @@ pub(crate) fn recover(
         workspace: open.path.clone(),
         reason: with_source(error),
     };
-    let journal =
-        Journal::read(&access.layout, open.workspace.id).map_err(|error| stuck(&error))?;
-    let Some(journal) = journal else { return Ok(Recovered::Nothing) };
+    let journal = match Journal::read(&access.layout, open.workspace.id) {
+        Err(error @ Error::JournalUnreadable { .. }) => Err(stuck(&error)),
+        other => other,
+    };
+    let Some(journal) = journal? else { return Ok(Recovered::Nothing) };
     if !is_begun_here(&journal, open).map_err(|error| stuck(&error))? {
         return Err(Error::RestoreOpen {
             workspace: open.path.clone(),

@@ -6,10 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::fingerprint::{self, Fingerprint};
-use crate::support::program::{Program, Run, run};
+use crate::support::program::{Program, run};
 use crate::support::tree::{build, executable, file, link};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_turnpoint");
+
+/// So many of the newest in the session no retention takes, which leaves some room for safety checkpoints.
+const KEPT_FOR_SURE: usize = 18;
 
 /// A workspace, its store, and the oracle.
 pub(crate) struct Scene {
@@ -62,13 +65,52 @@ impl Scene {
         let now = fingerprint::of(&self.program.workspace());
         let run = self.program.run(["capture", "--session", "s", "--json"]).ok();
         let seq = run.json()["seq"].as_u64().unwrap();
-        self.acknowledged.insert(seq, now);
+        self.remember(seq, now);
         seq
     }
 
-    /// Says that a checkpoint is not expected any more.
-    pub(crate) fn forget(&mut self, seq: u64) {
-        self.acknowledged.remove(&seq);
+    /// Remembers that the newest checkpoint of the session was acknowledged, and holds what is there now.
+    pub(crate) fn acknowledge_newest(&mut self) {
+        let now = fingerprint::of(&self.program.workspace());
+        let seq = *self.seqs().last().unwrap();
+        self.remember(seq, now);
+    }
+
+    fn remember(&mut self, seq: u64, content: Fingerprint) {
+        self.acknowledged.insert(seq, content);
+        self.forget_old();
+    }
+
+    /// Those that retention may take by now are not expected any more.
+    fn forget_old(&mut self) {
+        if let Some(&oldest) = self.seqs().iter().rev().nth(KEPT_FOR_SURE - 1) {
+            self.acknowledged.retain(|&seq, _| seq >= oldest);
+        }
+    }
+
+    /// The numbers in the session, in order.
+    fn seqs(&self) -> Vec<u64> {
+        let listed = self.program.run(["list", "--session", "s", "--json"]).ok().json();
+        let listed = listed["checkpoints"].as_array().unwrap().iter();
+        listed.map(|it| it["seq"].as_u64().unwrap()).collect()
+    }
+
+    /// The newest checkpoint that a restore of this workspace made.
+    pub(crate) fn newest_safety(&self) -> String {
+        let listed = self.program.run(["list", "--json"]).ok().json();
+        let mut listed = listed["checkpoints"].as_array().unwrap().iter().rev();
+        let newest = listed.find(|it| it["trigger"] == "pre-restore").unwrap();
+        format!("{}:{}", newest["session"].as_str().unwrap(), newest["seq"])
+    }
+
+    /// What a checkpoint holds.
+    pub(crate) fn restored(&self, checkpoint: &str) -> Fingerprint {
+        let into = self.program.root().join("restored");
+        let mut command = self.program.command(["restore", checkpoint, "--yes", "--into"]);
+        run(command.arg(&into)).ok();
+        let found = fingerprint::of(&into);
+        fs::remove_dir_all(into).unwrap();
+        found
     }
 
     pub(crate) fn acknowledged(&self) -> impl Iterator<Item = (u64, &Fingerprint)> {
@@ -91,23 +133,33 @@ impl Scene {
         self.assert_restores(what);
     }
 
-    /// Every acknowledged checkpoint comes back as it was, in a directory of its own.
-    pub(crate) fn assert_restores(&self, what: &str) {
-        for (seq, content) in &self.acknowledged {
-            let into = self.program.root().join("restored");
-            let run = self.restore_into(*seq, &into);
-            assert_eq!(run.code, 0, "{what}: s:{seq}: {}{}", run.stdout, run.stderr);
-            let found = fingerprint::of(&into);
-            let differ = fingerprint::differences(content, &found);
-            assert!(content == &found, "{what}: s:{seq} differs:\n{differ}");
-            fs::remove_dir_all(into).unwrap();
+    /// As [`Scene::assert_whole`] for the newest acknowledged checkpoint alone, and quicker.
+    pub(crate) fn assert_newest(&mut self, what: &str) {
+        let capture = self.program.run(["capture", "--session", "s"]);
+        assert_eq!(
+            capture.code, 0,
+            "{what}: the next capture: {}{}",
+            capture.stdout, capture.stderr
+        );
+        let verify = self.program.run(["verify"]);
+        assert_eq!(verify.code, 0, "{what}: {}{}", verify.stdout, verify.stderr);
+        self.forget_old();
+        if let Some((seq, content)) = self.acknowledged.last_key_value() {
+            self.assert_restored(*seq, content, what);
         }
     }
 
-    fn restore_into(&self, seq: u64, into: &Path) -> Run {
-        let target = format!("s:{seq}");
-        let mut command = self.program.command(["restore", &target, "--into"]);
-        run(command.arg(into).arg("--yes"))
+    /// Every acknowledged checkpoint comes back as it was, in a directory of its own.
+    pub(crate) fn assert_restores(&mut self, what: &str) {
+        self.forget_old();
+        for (seq, content) in &self.acknowledged {
+            self.assert_restored(*seq, content, what);
+        }
+    }
+
+    fn assert_restored(&self, seq: u64, content: &Fingerprint, what: &str) {
+        let differ = fingerprint::differences(content, &self.restored(&format!("s:{seq}")));
+        assert!(differ.is_empty(), "{what}: s:{seq} differs:\n{differ}");
     }
 }
 
@@ -119,6 +171,9 @@ fn the_scene_notices_what_is_lost() {
     let seq = scene.capture();
     scene.assert_whole("nothing happened");
     fs::remove_file(scene.program.store().join(format!("s/{seq}.json"))).unwrap();
-    let lost = std::panic::catch_unwind(|| scene.assert_restores("a manifest was removed"));
+    let scene = std::sync::Mutex::new(scene);
+    let lost = std::panic::catch_unwind(|| {
+        scene.lock().unwrap().assert_restores("a manifest was removed");
+    });
     assert!(lost.is_err());
 }
