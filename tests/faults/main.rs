@@ -6,6 +6,7 @@
 mod support;
 
 mod scene;
+mod steps;
 
 mod damage;
 mod errors;

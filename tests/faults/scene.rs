@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::fingerprint::{self, Fingerprint};
 use crate::support::program::{Program, run};
@@ -19,6 +20,20 @@ pub(crate) struct Scene {
     pub(crate) program: Program,
     /// What each acknowledged checkpoint of session `s` holds, by number.
     acknowledged: BTreeMap<u64, Fingerprint>,
+}
+
+/// What a scene was at one moment.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    place: PathBuf,
+    work: Fingerprint,
+    acknowledged: BTreeMap<u64, Fingerprint>,
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    assert!(copied.success());
 }
 
 impl Scene {
@@ -113,6 +128,48 @@ impl Scene {
         found
     }
 
+    /// Says that a checkpoint is not expected any more.
+    pub(crate) fn forget(&mut self, seq: u64) {
+        self.acknowledged.remove(&seq);
+    }
+
+    /// Says that a checkpoint is expected from now on, because the program said that it is there.
+    pub(crate) fn acknowledge(&mut self, seq: u64, content: Fingerprint) {
+        self.acknowledged.insert(seq, content);
+    }
+
+    /// A copy of the workspace and of the store as they are now, and of what is expected of them.
+    pub(crate) fn save(&self) -> Saved {
+        let place = self.program.root().join("saved");
+        drop(fs::remove_dir_all(&place));
+        copy(&self.program.workspace(), &place.join("work"));
+        copy(&self.program.sessions_home(), &place.join("sessions"));
+        let work = fingerprint::with_stamps(&self.program.workspace());
+        Saved { place, work, acknowledged: self.acknowledged.clone() }
+    }
+
+    /// Makes everything again as it was then. Where the workspace was not touched its files keep their
+    /// inodes and times; its root does always.
+    pub(crate) fn put_back(&mut self, saved: &mut Saved) {
+        let (work, sessions) = (self.program.workspace(), self.program.sessions_home());
+        fs::remove_dir_all(&sessions).unwrap();
+        copy(&saved.place.join("sessions"), &sessions);
+        if fingerprint::with_stamps(&work) != saved.work {
+            for name in fs::read_dir(&work).unwrap() {
+                let path = name.unwrap().path();
+                let removed = if path.is_dir() && !path.is_symlink() {
+                    fs::remove_dir_all(path)
+                } else {
+                    fs::remove_file(path)
+                };
+                removed.unwrap();
+            }
+            copy(&saved.place.join("work/."), &work);
+            saved.work = fingerprint::with_stamps(&work);
+        }
+        self.acknowledged = saved.acknowledged.clone();
+    }
+
     pub(crate) fn acknowledged(&self) -> impl Iterator<Item = (u64, &Fingerprint)> {
         self.acknowledged.iter().map(|(seq, content)| (*seq, content))
     }
@@ -160,6 +217,16 @@ impl Scene {
     fn assert_restored(&self, seq: u64, content: &Fingerprint, what: &str) {
         let differ = fingerprint::differences(content, &self.restored(&format!("s:{seq}")));
         assert!(differ.is_empty(), "{what}: s:{seq} differs:\n{differ}");
+    }
+
+    /// As [`Scene::assert_restores`], of the newest two and the oldest.
+    pub(crate) fn assert_some_restore(&self, what: &str) {
+        let count = self.acknowledged.len();
+        for (at, (seq, content)) in self.acknowledged.iter().enumerate() {
+            if at == 0 || at + 2 >= count {
+                self.assert_restored(*seq, content, what);
+            }
+        }
     }
 }
 

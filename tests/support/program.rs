@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -152,6 +152,18 @@ impl Run {
         }
     }
 
+    /// What `shown` has left behind.
+    pub(crate) fn of(output: Output, shown: &str) -> Self {
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        Self {
+            code: output.status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stdout_bytes: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            shown: shown.to_owned(),
+        }
+    }
+
     fn account(&self) -> String {
         let Self { code, stdout, stderr, shown, .. } = self;
         format!("{shown}\nexit code {code}\nstdout:\n{stdout}\nstderr:\n{stderr}")
@@ -181,13 +193,5 @@ pub(crate) fn run(command: &mut Command) -> Run {
         }
         panic!("{shown} took longer than {} s and was killed", RUN_MAX.as_secs());
     };
-    let output = output.unwrap();
-    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
-    Run {
-        code: output.status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stdout_bytes: output.stdout,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        shown,
-    }
+    Run::of(output.unwrap(), &shown)
 }
