@@ -26,7 +26,14 @@ use crate::manifest::Mode;
 /// One that cannot be listed to its end is an error, never a short list.
 pub(crate) fn list_dir(path: &Path) -> Result<Vec<(Vec<u8>, bool)>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(path).at("list", path)? {
+    let entries = loop {
+        match std::fs::read_dir(path) {
+            // A signal came while it was opened; the library does not try again.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            opened => break opened.at("list", path)?,
+        }
+    };
+    for entry in entries {
         let entry = entry.at("list", path)?;
         let is_dir = entry.file_type().at("examine", entry.path())?.is_dir();
         names.push((entry.file_name().into_vec(), is_dir));

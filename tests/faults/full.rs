@@ -1,1 +1,214 @@
-//! Disks that are full.
+//! Disks that are full: a small file system for the store, or for the workspace.
+//!
+//! Needs root: file systems are mounted.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::scene::{BINARY, Scene};
+use crate::support::fingerprint::{self, differences};
+use crate::support::program::{Program, Run, run};
+
+/// A small file system, unmounted at the end whatever happens.
+pub(crate) struct Mounted {
+    place: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// In memory, of so many bytes and inodes.
+    fn memory(size: &str, inodes: u32) -> Self {
+        Self::mount(|place| {
+            let options = format!("size={size},nr_inodes={inodes}");
+            ["-t", "tmpfs", "-o", &options, "tmpfs", place].map(str::to_owned).to_vec()
+        })
+    }
+
+    /// ext4 with a journal, in a file of so many bytes.
+    fn ext4(size: &str) -> Self {
+        Self::mount(|place| {
+            let image = format!("{place}.img");
+            done(Command::new("truncate").args(["-s", size, &image]));
+            done(Command::new("mkfs.ext4").args(["-q", "-F", &image]));
+            ["-o", "loop", &image, place].map(str::to_owned).to_vec()
+        })
+    }
+
+    fn mount(arguments: impl FnOnce(&str) -> Vec<String>) -> Self {
+        let dir = tempfile::Builder::new().prefix("turnpoint-mount-").tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap().join("disk");
+        fs::create_dir(&place).unwrap();
+        done(Command::new("mount").args(arguments(place.to_str().unwrap())));
+        Self { place, _dir: dir }
+    }
+
+    /// Writes a file until there is no room, but for so many bytes.
+    fn fill(&self, leave: u64) {
+        let filler = self.place.join("filler");
+        let mut file = fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 65_536]).is_ok() {}
+        file.set_len(file.metadata().unwrap().len().saturating_sub(leave)).unwrap();
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.place.join("filler")).unwrap();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        done(Command::new("umount").arg(&self.place));
+    }
+}
+
+fn done(command: &mut Command) {
+    let shown = format!("{command:?}");
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+    assert!(output.status.success(), "{shown}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// It said that there is no room, or did its work.
+fn assert_told(run: &Run, what: &str) {
+    let said = format!("{}{}", run.stdout, run.stderr);
+    assert!(
+        matches!(run.code, 0..=4) && !said.contains("panicked"),
+        "{what}: {}: {said}",
+        run.code
+    );
+    let is_told = ["No space left", "bytes more and has", "disk is full", "disk I/O error"];
+    assert!(run.code == 0 || is_told.iter().any(|text| said.contains(text)), "{what}: {said}");
+}
+
+#[test]
+fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
+    for disk in [Mounted::memory("24m", 0), Mounted::ext4("40M")] {
+        let mut scene = Scene::below(&disk.place);
+        scene.capture();
+        let mut failed = 0;
+        // From nothing to about what a capture needs.
+        for (turn, leave) in (1..).zip([0, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512]) {
+            let big = vec![turn; 300_000];
+            fs::write(scene.program.workspace().join("grows"), noise(&big)).unwrap();
+            scene.edit(u64::from(turn));
+            disk.fill(leave * 1024);
+            let what = format!("{leave} KiB left");
+            let captured = scene.program.run(["capture", "--session", "s"]);
+            assert_told(&captured, &what);
+            if captured.code == 0 {
+                scene.acknowledge_newest();
+            }
+            failed += u32::from(captured.code != 0);
+            // Reading needs no room.
+            scene.program.run(["list"]).ok();
+            let gc = scene.program.run(["gc"]);
+            assert_told(&gc, &format!("{what}, gc"));
+            disk.empty();
+            scene.assert_newest(&what);
+        }
+        assert!(failed > 2, "the disk was not full");
+        scene.assert_whole("after all");
+    }
+}
+
+/// Bytes that no compression makes shorter, another sequence for each seed.
+fn noise(seed: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(seed.len());
+    blake3::Hasher::new().update(seed).finalize_xof().fill({
+        bytes.resize(seed.len(), 0);
+        &mut bytes
+    });
+    bytes
+}
+
+#[test]
+fn a_store_without_inodes_says_so_and_goes_on_when_there_are_some() {
+    let disk = Mounted::memory("64m", 700);
+    let mut scene = Scene::below(&disk.place);
+    scene.capture();
+    let litter = disk.place.join("litter");
+    let mut failed = 0;
+    for turn in 1..10u64 {
+        scene.edit(turn);
+        fs::create_dir(&litter).unwrap();
+        let mut made = 0;
+        while fs::write(litter.join(made.to_string()), "").is_ok() {
+            made += 1;
+        }
+        for number in 0..(turn - 1).min(made) {
+            fs::remove_file(litter.join(number.to_string())).unwrap();
+        }
+        let captured = scene.program.run(["capture", "--session", "s"]);
+        assert_told(&captured, &format!("{} inodes left", turn - 1));
+        if captured.code == 0 {
+            scene.acknowledge_newest();
+        }
+        failed += u32::from(captured.code != 0);
+        fs::remove_dir_all(&litter).unwrap();
+        scene.assert_newest(&format!("{} inodes left", turn - 1));
+    }
+    assert!(failed > 2, "there were inodes left");
+    scene.assert_whole("after all");
+}
+
+#[test]
+fn a_collection_frees_room_on_a_disk_without_any() {
+    let disk = Mounted::ext4("40M");
+    let program = Program::below(BINARY, &disk.place);
+    for turn in 0..12u8 {
+        fs::write(program.workspace().join("big"), noise(&vec![turn; 1_000_000])).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    disk.fill(0);
+    let available = || {
+        let stat = rustix::fs::statvfs(&disk.place).unwrap();
+        stat.f_bfree * stat.f_frsize
+    };
+    let before = available();
+    let mut gc = program.command(["gc"]);
+    let gc = run(gc.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600"));
+    assert_eq!(gc.code, 0, "{}{}", gc.stdout, gc.stderr);
+    assert!(available() > before + 9_000_000, "{before} and then {}: {}", available(), gc.stdout);
+    program.run(["capture", "--session", "s"]).ok();
+    program.run(["verify", "--read-data"]).ok();
+}
+
+#[test]
+fn a_workspace_without_room_is_not_touched_by_a_restore() {
+    let disk = Mounted::ext4("40M");
+    // The store has room: it lies elsewhere.
+    let program = Program::new(BINARY);
+    let root = disk.place.join("work");
+    fs::create_dir(&root).unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = program.command(arguments);
+        run(command.current_dir(&root))
+    };
+    for number in 0..40u8 {
+        fs::write(root.join(format!("f{number}")), noise(&vec![number; 200_000])).unwrap();
+    }
+    command(&["capture", "--session", "s"]).ok();
+    let wanted = fingerprint::of(&root);
+    for number in 0..40u8 {
+        fs::write(root.join(format!("f{number}")), format!("short {number}")).unwrap();
+    }
+    disk.fill(1_000_000);
+    let present = fingerprint::with_stamps(&root);
+    let refused = command(&["restore", "s", "0", "--yes"]);
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    assert_told(&refused, "restore");
+    let found = fingerprint::with_stamps(&root);
+    let without_root = |tree: &fingerprint::Fingerprint| fingerprint::without(tree, &[]);
+    let mut expected = without_root(&present);
+    let mut after = without_root(&found);
+    // A stage was made in it and removed.
+    expected.remove(Path::new(""));
+    after.remove(Path::new(""));
+    assert!(expected == after, "{}", differences(&expected, &after));
+    disk.empty();
+    command(&["restore", "s", "0", "--yes"]).ok();
+    let found = fingerprint::of(&root);
+    assert!(found == wanted, "{}", differences(&wanted, &found));
+}
