@@ -52,6 +52,8 @@ pub enum FindingKind {
     BlobMissing,
     /// A blob's file does not hold what its name says.
     BlobDamaged,
+    /// What the system does not let read: a blob of another user, or on a part of the disk that fails.
+    BlobUnreadable,
     /// A pack cannot be read as one: what is in it cannot be found.
     PackDamaged,
     /// What was said about a checkpoint cannot be understood.
@@ -79,6 +81,7 @@ impl FindingKind {
             Self::PageDamaged => "page-damaged",
             Self::BlobMissing => "blob-missing",
             Self::BlobDamaged => "blob-damaged",
+            Self::BlobUnreadable => "blob-unreadable",
             Self::PackDamaged => "pack-damaged",
             Self::PinUnreadable => "pin-unreadable",
             Self::JournalUnreadable => "journal-unreadable",
@@ -191,6 +194,13 @@ struct Needed {
     size: u64,
     by: BTreeSet<CheckpointId>,
     path: RelPath,
+}
+
+/// What became of looking at a blob.
+#[derive(Debug)]
+enum Looked {
+    At(Presence),
+    Unreadable(Error),
 }
 
 struct Verifier<'a> {
@@ -345,6 +355,11 @@ impl Verifier<'_> {
             Error::BlobDamaged { hash, .. } | Error::PageInvalid { hash, .. } => {
                 (*hash, BlobState::Damaged)
             }
+            Error::Io { path, .. } => {
+                let (kind, by) = (FindingKind::BlobUnreadable, vec![id.clone()]);
+                self.find(kind, path.clone(), with_source(error), by);
+                return;
+            }
             _ => {
                 let file = self.parts.sessions.manifest_path(id);
                 let by = vec![id.clone()];
@@ -386,42 +401,52 @@ impl Verifier<'_> {
         let suspects: HashSet<BlobHash> =
             lost.into_iter().flatten().map(|(hash, _)| hash).collect();
         let (blobs, monitor) = (self.parts.blobs, self.monitor);
-        let check = |(hash, needed): (&BlobHash, &Needed)| -> Result<Option<(BlobHash, Presence)>> {
+        let check = |(hash, needed): (&BlobHash, &Needed)| -> Result<Option<(BlobHash, Looked)>> {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             // What was found damaged before is read in any case: it may have been healed.
-            let presence = if options.read_data || suspects.contains(hash) {
-                blobs.check(*hash, Some(needed.size))?
+            let looked = if options.read_data || suspects.contains(hash) {
+                blobs.check(*hash, Some(needed.size))
             } else {
-                blobs.look(*hash, needed.size, stored.get(hash).copied())?
+                blobs.look(*hash, needed.size, stored.get(hash).copied())
             };
             monitor.advanced(1, if options.read_data { needed.size } else { 0 });
-            let is_well = matches!(presence, Presence::Present { .. });
-            Ok((!is_well || suspects.contains(hash)).then_some((*hash, presence)))
+            let looked = match looked {
+                // One that is refused is one finding, and says nothing about the others.
+                Err(error @ Error::Io { .. }) => Looked::Unreadable(error),
+                other => Looked::At(other?),
+            };
+            let is_well = matches!(looked, Looked::At(Presence::Present { .. }));
+            Ok((!is_well || suspects.contains(hash)).then_some((*hash, looked)))
         };
-        let checked: Vec<Option<(BlobHash, Presence)>> = threads::pool("verify")?
+        let checked: Vec<Option<(BlobHash, Looked)>> = threads::pool("verify")?
             .install(|| self.contents.par_iter().map(check).collect::<Result<_>>())?;
         // A page that was read just now is well, whatever was noted of it.
         for hash in suspects.iter().filter(|hash| self.pages.contains(*hash)) {
             self.remember(*hash, BlobState::Ok);
         }
-        for (hash, presence) in checked.into_iter().flatten() {
-            self.take_presence(hash, presence);
+        for (hash, looked) in checked.into_iter().flatten() {
+            self.take_looked(hash, looked);
         }
         Ok(())
     }
 
-    fn take_presence(&mut self, hash: BlobHash, presence: Presence) {
-        let (kind, reason, state) = match presence {
-            Presence::Present { .. } => {
+    fn take_looked(&mut self, hash: BlobHash, looked: Looked) {
+        let (kind, reason, state) = match looked {
+            Looked::At(Presence::Present { .. }) => {
                 self.remember(hash, BlobState::Ok);
                 return;
             }
-            Presence::Absent => {
-                (FindingKind::BlobMissing, "it is missing".to_owned(), BlobState::Missing)
+            Looked::At(Presence::Absent) => {
+                let reason = "it is missing".to_owned();
+                (FindingKind::BlobMissing, reason, Some(BlobState::Missing))
             }
-            Presence::Wrong { reason } => (FindingKind::BlobDamaged, reason, BlobState::Damaged),
+            Looked::At(Presence::Wrong { reason }) => {
+                (FindingKind::BlobDamaged, reason, Some(BlobState::Damaged))
+            }
+            // Another user, or the next time, may find it whole.
+            Looked::Unreadable(error) => (FindingKind::BlobUnreadable, with_source(&error), None),
         };
         // A checkpoint that was pruned since its manifest was read needs it no more.
         let Some(needed) = self.contents.get(&hash) else { return };
@@ -432,7 +457,9 @@ impl Verifier<'_> {
         }
         let path = Some(needed.path.clone());
         let file = self.parts.blobs.path(hash);
-        self.remember(hash, state);
+        if let Some(state) = state {
+            self.remember(hash, state);
+        }
         self.report.findings.push(Finding { kind, file, reason, checkpoints: by, path });
     }
 

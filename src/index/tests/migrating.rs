@@ -24,7 +24,7 @@ fn take_back(path: &Path) {
         ALTER TABLE entries_before RENAME TO entries;
         CREATE INDEX entries_by_blob ON entries (blob) WHERE blob IS NOT NULL;
         PRAGMA user_version = 1;";
-    rusqlite::Connection::open(path.join(FILE_NAME)).unwrap().execute_batch(sql).unwrap();
+    Connection::open(path.join(FILE_NAME)).unwrap().execute_batch(sql).unwrap();
 }
 
 #[test]
