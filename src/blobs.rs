@@ -494,7 +494,12 @@ impl Blobs {
     /// [`Error::Io`] where the directory, or anything in it, cannot be read, or is missing: never a
     /// list that is too short.
     pub(crate) fn list_shard(&self, shard: u8) -> Result<Shard> {
-        let dir = self.dir.open_child(&shard_name(shard))?;
+        let dir = match self.dir.open_child(&shard_name(shard)) {
+            Ok(dir) => dir,
+            // A copy of a store may have lost empty directories; the next writer makes it again.
+            Err(error) if is_errno(&error, Errno::NOENT) => return Ok(Shard::default()),
+            Err(error) => return Err(error),
+        };
         let mut listed = Shard::default();
         for name in dir.names()? {
             // Removed since the listing.

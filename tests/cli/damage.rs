@@ -661,3 +661,14 @@ fn a_checkpoint_whose_pin_cannot_be_understood_is_damaged_and_not_unknown() {
     program.run(["restore", &id, "--into", into.to_str().unwrap()]).ok();
     assert_eq!(fs::read(into.join("a.txt")).unwrap(), b"one");
 }
+
+#[test]
+fn a_copy_of_a_store_that_lost_empty_directories_can_be_collected() {
+    let program = captured();
+    let empty = ["-type", "d", "-empty", "-name", "??", "-delete"];
+    run(program.other("find").arg(program.store().join("blobs")).args(empty)).ok();
+    program.run(["gc"]).ok();
+    fs::write(program.workspace().join("a.txt"), "after").unwrap();
+    program.run(["capture"]).ok();
+    program.run(["verify", "--read-data"]).ok();
+}
