@@ -254,6 +254,10 @@ impl Verifier<'_> {
     fn check_manifests(&mut self) -> Result<()> {
         let sessions = self.parts.sessions;
         let mut on_disk: BTreeSet<CheckpointId> = BTreeSet::new();
+        // A sweep refuses where there is one: nobody knows which checkpoints are behind it.
+        for BadFile { path, reason } in sessions.unlisted()? {
+            self.find(FindingKind::DirectoryUnreadable, path, reason, vec![]);
+        }
         for session in sessions.names()? {
             let listing = match sessions.listing(&session) {
                 Ok(listing) => listing,

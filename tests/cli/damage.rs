@@ -672,3 +672,15 @@ fn a_copy_of_a_store_that_lost_empty_directories_can_be_collected() {
     program.run(["capture"]).ok();
     program.run(["verify", "--read-data"]).ok();
 }
+
+#[test]
+fn what_is_in_a_sessions_place_is_named_by_all_who_refuse_for_it() {
+    let program = captured();
+    let stray = program.store().join("notes");
+    fs::write(&stray, "mine").unwrap();
+    said(&program.run(["gc"]).exits(3), &format!("  {}: ", stray.display()));
+    assert_eq!(findings(&program), [("directory-unreadable".to_owned(), stray.clone())]);
+    fs::remove_file(&stray).unwrap();
+    program.run(["gc"]).ok();
+    assert_eq!(findings(&program), []);
+}
