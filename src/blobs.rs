@@ -445,8 +445,7 @@ impl Blobs {
     /// The reading of all trailers.
     pub(crate) fn damaged_packs(&self) -> Result<Vec<BadFile>> {
         let list = self.packs()?;
-        let dir = self.packs.dir()?;
-        let path = |id| dir.path_of(pack::file_name(id).as_bytes());
+        let path = |id| self.packs.path(id);
         let unopened = list.damaged.iter().cloned();
         let opened = list.packs.iter().filter_map(|pack| Some((pack.id, pack.frames().err()?)));
         Ok(unopened.chain(opened).map(|(id, reason)| BadFile { path: path(id), reason }).collect())

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::blobs::is_errno;
-use crate::blobs::pack::{Frame, OpenError, Pack, id_of};
+use crate::blobs::pack::{Frame, OpenError, Pack, file_name, id_of};
 use crate::disk::{Dir, make_private_dir};
 use crate::error::Result;
 use crate::hash::BlobHash;
@@ -48,6 +48,11 @@ pub(super) struct Packs {
 impl Packs {
     pub(super) fn new(store: &Path) -> Self {
         Self { store: store.to_owned(), remembered: Mutex::default() }
+    }
+
+    /// Where a pack is, or would be.
+    pub(super) fn path(&self, id: PackId) -> PathBuf {
+        self.store.join(NAME).join(file_name(id))
     }
 
     /// The directory, made where it is missing.

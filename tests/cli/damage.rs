@@ -684,3 +684,12 @@ fn what_is_in_a_sessions_place_is_named_by_all_who_refuse_for_it() {
     program.run(["gc"]).ok();
     assert_eq!(findings(&program), []);
 }
+
+#[test]
+fn a_verification_makes_no_directory() {
+    let program = captured();
+    let packs = program.store().join("packs");
+    fs::remove_dir(&packs).unwrap();
+    assert_eq!(findings(&program), []);
+    assert!(!packs.exists());
+}
