@@ -215,7 +215,7 @@ impl Blobs {
     /// messages.
     pub(crate) fn path(&self, hash: BlobHash) -> PathBuf {
         let loose = self.loose_path(hash);
-        if disk::modified_ns(&loose).ok().flatten().is_some() {
+        if self.has_own_file(hash) {
             return loose;
         }
         let packs = self.packs.remembered().unwrap_or_default();
@@ -267,15 +267,20 @@ impl Blobs {
         Ok(presence(sought))
     }
 
+    /// Whether there is anything in the place of the blob's own file.
+    pub(crate) fn has_own_file(&self, hash: BlobHash) -> bool {
+        disk::modified_ns(&self.loose_path(hash)).ok().flatten().is_some()
+    }
+
     /// As [`Blobs::check`] of the blob's own file alone.
-    fn check_loose(&self, hash: BlobHash, size: u64) -> Result<Presence> {
+    pub(crate) fn check_loose(&self, hash: BlobHash, size: Option<u64>) -> Result<Presence> {
         let (file, stat) = match self.find_loose(hash)? {
             Found::File(file, stat) => (file, stat),
             Found::Absent => return Ok(Presence::Absent),
             Found::Wrong(reason) => return Ok(Presence::Wrong { reason }),
         };
         let mut frame = Section::whole(&file, stat.size);
-        match decode_checked(&mut frame, hash, Some(size), &mut |_| Ok(())) {
+        match decode_checked(&mut frame, hash, size, &mut |_| Ok(())) {
             Ok(()) => Ok(Presence::Present { stored_size: stat.size }),
             Err(DecodeError::Damaged(reason)) => Ok(Presence::Wrong { reason }),
             Err(DecodeError::Output(source)) => Err(source).at("read", self.loose_path(hash)),

@@ -23,6 +23,7 @@ mod pin;
 mod plan;
 mod printer;
 mod prune;
+mod quarantine;
 mod restore;
 mod settings;
 mod show;
@@ -91,7 +92,8 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Label(_)
         | Command::Prune(_)
         | Command::Gc(_)
-        | Command::Doctor(_) => Exit::Failed,
+        | Command::Doctor(_)
+        | Command::Quarantine(_) => Exit::Failed,
     }
 }
 
@@ -117,5 +119,6 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Doctor(arguments) => doctor::run(&arguments, context),
+        Command::Quarantine(arguments) => quarantine::run(&arguments, context),
     }
 }

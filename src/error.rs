@@ -267,6 +267,24 @@ pub enum Error {
         root: Option<PathBuf>,
     },
 
+    /// The path is none that can be put into the quarantine.
+    #[error("{} cannot be put into the quarantine: {reason}", path.display())]
+    NotOfStore {
+        /// The path as given.
+        path: PathBuf,
+        /// What is expected.
+        reason: String,
+    },
+
+    /// The file is not damaged, or somebody needs it: it stays where it is.
+    #[error("{} stays where it is: {reason}", path.display())]
+    QuarantineRefused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
     /// No operation of that id is recorded.
     #[error("there is no operation {id}")]
     OperationNotFound {
@@ -439,6 +457,7 @@ impl Error {
             | Self::WorkspaceNotDirectory { .. }
             | Self::WorkspaceNotFound { .. }
             | Self::OperationNotFound { .. }
+            | Self::NotOfStore { .. }
             | Self::NoOpenRestore { .. }
             | Self::NothingToUndo { .. } => ErrorClass::Input,
             Self::OtherWorkspace { .. }
@@ -449,6 +468,7 @@ impl Error {
             | Self::FormatDamaged { .. }
             | Self::JournalUnreadable { .. }
             | Self::OperationAlive { .. }
+            | Self::QuarantineRefused { .. }
             | Self::InsideStore { .. }
             | Self::ContentLost { .. }
             | Self::RestoreOpen { .. }
@@ -506,6 +526,8 @@ impl Error {
             Self::JournalUnreadable { .. } => "journal-unreadable",
             Self::OperationNotFound { .. } => "operation-not-found",
             Self::OperationAlive { .. } => "operation-alive",
+            Self::NotOfStore { .. } => "not-of-store",
+            Self::QuarantineRefused { .. } => "quarantine-refused",
             Self::InsideStore { .. } => "inside-store",
             Self::Busy { .. } => "busy",
             Self::Cancelled => "cancelled",
@@ -577,6 +599,7 @@ impl Error {
                  for good, give the file another name"
                     .to_owned()
             }
+            Self::NotOfStore { .. } => "`turnpoint doctor` names what is damaged".to_owned(),
             Self::OperationAlive { .. } => "wait for it, or end its process".to_owned(),
             Self::InsideStore { .. } => "name a directory outside of it".to_owned(),
             Self::Busy { .. } => "try again when it has finished".to_owned(),
@@ -594,7 +617,7 @@ impl Error {
             Self::PlanChanged { .. } => "look at the new plan and decide again".to_owned(),
             Self::IntoNotEmpty { .. } => "name a new or empty directory".to_owned(),
             Self::DeletionBlocked { .. } => {
-                "`turnpoint verify` says more; nothing is deleted until they can be read".to_owned()
+                "`turnpoint doctor` says what to do about each; nothing is deleted until then".to_owned()
             }
             Self::NoSpace { .. } => {
                 "free some space; `turnpoint gc` frees what no checkpoint needs".to_owned()

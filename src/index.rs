@@ -97,6 +97,11 @@ pub(crate) struct Index {
     readers: OnceLock<r2d2::Pool<SqliteConnectionManager>>,
 }
 
+/// The version of SQLite that reads and writes it.
+pub(crate) fn sqlite_version() -> &'static str {
+    connection::sqlite_version()
+}
+
 /// The name of the index in a store's directory.
 pub(crate) const FILE_NAME: &str = "index.db";
 

@@ -320,12 +320,7 @@ pub(crate) struct Journals {
 /// Where they cannot be listed.
 pub(crate) fn survey(layout: &Layout) -> Result<Journals> {
     let mut journals = Journals::default();
-    for (name, _) in disk::list_dir(&layout.journals())? {
-        let workspace = std::str::from_utf8(&name)
-            .ok()
-            .and_then(|name| name.strip_suffix(".json"))
-            .and_then(|stem| stem.parse().ok());
-        let Some(workspace) = workspace else { continue };
+    for workspace in workspaces(layout)? {
         match Journal::read(layout, workspace) {
             Ok(Some(journal)) => {
                 let named = [Some(journal.target), journal.safety];
@@ -336,6 +331,40 @@ pub(crate) fn survey(layout: &Layout) -> Result<Journals> {
         }
     }
     Ok(journals)
+}
+
+/// The journals of all workspaces that can be understood.
+///
+/// # Errors
+/// Where they cannot be listed.
+pub(crate) fn readable(layout: &Layout) -> Result<Vec<(WorkspaceId, Journal)>> {
+    let read = |workspace| Some((workspace, Journal::read(layout, workspace).ok()??));
+    Ok(workspaces(layout)?.into_iter().filter_map(read).collect())
+}
+
+/// The workspaces that have a journal, by the names of the files.
+fn workspaces(layout: &Layout) -> Result<Vec<WorkspaceId>> {
+    let workspace = |name: &[u8]| -> Option<WorkspaceId> {
+        std::str::from_utf8(name).ok()?.strip_suffix(".json")?.parse().ok()
+    };
+    Ok(disk::list_dir(&layout.journals())?
+        .into_iter()
+        .filter_map(|(name, _)| workspace(&name))
+        .collect())
+}
+
+/// The directory of this program in a workspace's root.
+pub(crate) const DIRECTORY: &[u8] = b".turnpoint";
+
+/// The names in [`DIRECTORY`] that restores have left below `root`: stages, and what was kept.
+pub(crate) fn left_in(root: &Dir) -> Result<Vec<Vec<u8>>> {
+    if root.stat(DIRECTORY)?.is_none_or(|stat| stat.kind != FileKind::Dir) {
+        return Ok(Vec::new());
+    }
+    let mut names = root.open_child(DIRECTORY)?.names()?;
+    names.retain(|name| name.starts_with(b"stage-") || name.starts_with(b"kept-"));
+    names.sort();
+    Ok(names)
 }
 
 /// The checkpoints that open restores need.

@@ -127,16 +127,28 @@ impl Layout {
         self.root.join(session.as_str())
     }
 
-    /// Makes the directories and, last, `format.json`. The caller holds the store's lock alone.
-    ///
-    /// # Durability
-    /// A crash before the end leaves no `format.json`, and the next call goes on.
-    pub(crate) fn create(&self) -> Result<StoreId> {
+    /// The directories without which nothing works; the others are made where they are needed.
+    pub(crate) fn directories(&self) -> [PathBuf; 5] {
+        let blobs = self.root.join("blobs");
+        [blobs, self.leases(), self.tmp(), self.journals(), self.workspaces()]
+    }
+
+    /// Makes the directories but that of the blobs, where they are missing.
+    pub(crate) fn create_directories(&self) -> Result<()> {
         for dir in
             [self.leases(), self.tmp(), self.journals(), self.workspaces(), self.quarantine()]
         {
             disk::make_private_dir(&dir)?;
         }
+        Ok(())
+    }
+
+    /// Makes the directories and, last, `format.json`. The caller holds the store's lock alone.
+    ///
+    /// # Durability
+    /// A crash before the end leaves no `format.json`, and the next call goes on.
+    pub(crate) fn create(&self) -> Result<StoreId> {
+        self.create_directories()?;
         let id = StoreId::random();
         let format =
             Format { turnpoint_store: LAYOUT, id: id.to_string(), hash: "blake3".to_owned() };

@@ -8,6 +8,7 @@ mod capture;
 pub mod checkpoint;
 pub mod clock;
 mod disk;
+mod doctor;
 mod error;
 mod git;
 pub mod hash;
@@ -21,6 +22,7 @@ pub mod monitor;
 pub mod operation;
 pub mod path;
 pub mod plan;
+mod quarantine;
 mod registration;
 mod restore;
 mod retention;
@@ -34,12 +36,15 @@ mod workspaces;
 
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::CaptureProblem;
+pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{BadFile, Error, ErrorClass, LostContent, Repair, Result};
 pub use monitor::{Monitor, Notice, Phase};
+pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, ForgottenOperation, InvalidSpec, ListItem, ListQuery, Listing,
-    OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store, Which,
+    CheckpointSummary, EndedRestore, Examination, ForgottenOperation, InvalidSpec, ListItem,
+    ListQuery, Listing, Mended, OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store,
+    Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -154,6 +154,9 @@ pub const LABEL_BYTES_MAX: usize = 512;
 /// How much of the disk is left alone: a restore whose stage would go below this refuses.
 pub const DISK_FLOOR_BYTES: u64 = 16 * 1024 * 1024;
 
+/// The room that a large capture needs at a time, and a collection that writes packs anew.
+pub const ROOM_NEEDED_BYTES: u64 = PACK_BYTES_MAX + DISK_FLOOR_BYTES;
+
 /// The size of the file that garbage collection may give up on a full disk.
 pub const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::access::Access;
 use crate::clock::Timestamp;
-use crate::disk::{self, Lease};
+use crate::disk::{self, Dir, Lease};
 use crate::error::Result;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, OperationId, WorkspaceId};
@@ -168,9 +168,14 @@ pub(crate) enum Liveness {
 
 /// Tells whether an operation's process still runs.
 pub(crate) fn liveness(access: &Access, row: &OperationRow) -> Result<Liveness> {
-    let (this, host) = (access.host, row.operation.host);
+    liveness_of(access.host, &access.leases, row)
+}
+
+/// As [`liveness`], seen from the host `this`.
+pub(crate) fn liveness_of(this: Host, leases: &Dir, row: &OperationRow) -> Result<Liveness> {
+    let host = row.operation.host;
     if host.boot == this.boot {
-        let alive = disk::is_alive(&access.leases, row.operation.id)?;
+        let alive = disk::is_alive(leases, row.operation.id)?;
         return Ok(if alive { Liveness::Alive } else { Liveness::Dead });
     }
     let known = this.machine != [0; 16];

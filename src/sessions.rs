@@ -342,20 +342,30 @@ impl Sessions {
             Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
         }
-        let quarantine = self.layout.quarantine();
-        if disk::is_directory(&quarantine)? {
-            let prefix = format!("{}_", session.folded());
-            for (name, _) in disk::list_dir(&quarantine)? {
-                let seq = std::str::from_utf8(&name)
-                    .ok()
-                    .and_then(|name| name.to_lowercase().strip_prefix(&prefix).map(str::to_owned))
-                    .and_then(|rest| {
-                        rest.split('.').next().and_then(|seq| seq.parse::<Seq>().ok())
-                    });
-                next = next.max(seq.map_or(0, |seq| seq.get() + 1));
-            }
+        for name in self.names_in_quarantine(session)? {
+            let stem = name.split('.').next().and_then(|seq| seq.parse::<Seq>().ok());
+            next = next.max(stem.map_or(0, |seq| seq.get() + 1));
         }
         Ok(next)
+    }
+
+    /// What of a session was put into the quarantine: `3.json`, `3.json.2`.
+    fn names_in_quarantine(&self, session: &SessionName) -> Result<Vec<String>> {
+        let quarantine = self.layout.quarantine();
+        if !disk::is_directory(&quarantine)? {
+            return Ok(Vec::new());
+        }
+        let mut names = Vec::new();
+        for (name, is_dir) in disk::list_dir(&quarantine)? {
+            let of = std::str::from_utf8(&name).ok().and_then(|name| SessionName::new(name).ok());
+            if let Some(of) = of.filter(|of| is_dir && of.folded() == session.folded()) {
+                let inside = disk::list_dir(&quarantine.join(of.as_str()))?;
+                names.extend(
+                    inside.into_iter().filter_map(|(name, _)| String::from_utf8(name).ok()),
+                );
+            }
+        }
+        Ok(names)
     }
 }
 

@@ -5,11 +5,14 @@
 //! index. All of it blocks.
 
 mod capturing;
+mod examining;
 mod history;
 mod interrupted;
 mod into;
 mod log;
 mod preparing;
+mod quarantining;
+mod repairing;
 mod restoring;
 mod retaining;
 mod target;
@@ -18,21 +21,22 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use examining::Examination;
 pub use history::{
     CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,
     ShownCheckpoint, Spec, Which,
 };
+pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
 
 use crate::access::Access;
 use crate::blobs::Blobs;
 use crate::disk::{self, Dir, LockKind};
-use crate::error::{BadFile, Error, Repair, Result};
+use crate::error::{Error, Result};
 use crate::git;
-use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::id::{CheckpointId, Seq, SessionName, StoreId, WorkspaceId};
 use crate::index::{self, Index, Opened};
-use crate::journal::{self, Journal};
 use crate::layout::Layout;
 use crate::limits::{self, Packing};
 use crate::monitor::{Monitor, Notice};
@@ -40,7 +44,7 @@ use crate::operation::Host;
 use crate::sessions::{Found, Sessions};
 use crate::settings;
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
-use crate::workspaces::{Workspace, Workspaces};
+use crate::workspaces::Workspaces;
 
 /// A checkpoint store below a sessions home. It is made on the first capture.
 #[derive(Debug, Clone)]
@@ -147,22 +151,27 @@ impl Store {
                 self.rebuild_if_needed(monitor)?;
                 continue;
             };
-            return Ok(Access {
-                layout: layout.clone(),
-                store,
-                blobs: Blobs::open(layout.root(), self.inner.packing)?,
-                index,
-                sessions: Sessions::new(layout),
-                workspaces: Workspaces::new(layout),
-                host: Host { machine: disk::machine_id(), boot: disk::boot_id() },
-                leases: Dir::open(&layout.leases())?,
-                tmp: Dir::open(&layout.tmp())?,
-                _lock: lock,
-            });
+            return self.access(lock, store, index);
         }
         Err(Error::IndexDamaged {
             path: layout.root().join("index.db"),
             reason: "it was built several times and cannot be opened".to_owned(),
+        })
+    }
+
+    fn access(&self, lock: disk::Lock, store: StoreId, index: Arc<Index>) -> Result<Access> {
+        let layout = &self.inner.layout;
+        Ok(Access {
+            layout: layout.clone(),
+            store,
+            blobs: Blobs::open(layout.root(), self.inner.packing)?,
+            index,
+            sessions: Sessions::new(layout),
+            workspaces: Workspaces::new(layout),
+            host: Host { machine: disk::machine_id(), boot: disk::boot_id() },
+            leases: Dir::open(&layout.leases())?,
+            tmp: Dir::open(&layout.tmp())?,
+            _lock: lock,
         })
     }
 
@@ -277,117 +286,6 @@ impl Store {
         verify::rebuild(layout, &Sessions::new(layout), &blobs, monitor)
     }
 
-    /// Builds the index anew from manifests, pages and pins, after making anew what of the store's own
-    /// files is damaged and follows from others: `format.json`, `workspace.json`, `session.json`. What
-    /// was damaged is kept beside. Waits for every running operation.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] where operations run on; what building it gives.
-    pub fn rebuild_index(&self, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
-        let layout = &self.inner.layout;
-        let is_made = match layout.read_format() {
-            Ok(found) => found.is_some(),
-            Err(Error::FormatDamaged { .. }) => false,
-            Err(error) => return Err(error),
-        };
-        if !is_made && !holds_checkpoints(layout)? {
-            // An error here says what else is wrong with `format.json`.
-            layout.read_format()?;
-            return Ok(RebuildOutcome::default());
-        }
-        layout.create_locks()?;
-        let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
-        let format = self.repair_format()?;
-        let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
-        // Before the index: pages are in packs too.
-        let quarantine = disk::make_private_dir(&layout.quarantine())?;
-        let (packs, unread) =
-            Blobs::open(layout.root(), self.inner.packing)?.salvage_packs(&quarantine)?;
-        unreadable.extend(unread);
-        let mut outcome = self.rebuild_locked(monitor)?;
-        let sessions = self.repair_sessions()?;
-        let (journals, mut left) = self.set_orphaned_journals_aside()?;
-        let repaired = format.into_iter().chain(workspaces).chain(packs);
-        let repaired = repaired.chain(sessions).chain(journals);
-        outcome.repaired = repaired.collect();
-        unreadable.append(&mut outcome.unreadable);
-        unreadable.append(&mut left);
-        outcome.unreadable = unreadable;
-        let repaired = outcome.repaired.iter().map(|repair| repair.file.to_string_lossy());
-        let details = serde_json::json!({
-            "checkpoints": outcome.checkpoints,
-            "repaired": repaired.collect::<Vec<_>>(),
-            "unreadable": outcome.unreadable.len(),
-        });
-        if let Err(error) = log::append_to(layout, "doctor-rebuild", details) {
-            log::tell_unwritten(&error, monitor);
-        }
-        Ok(outcome)
-    }
-
-    /// Makes `format.json` anew where it is missing or damaged, with a new id: stat caches, which name
-    /// the id, are not believed any more. The caller has seen checkpoints of this format.
-    fn repair_format(&self) -> Result<Option<Repair>> {
-        let layout = &self.inner.layout;
-        let reason = match layout.read_format() {
-            Ok(Some(_)) => return Ok(None),
-            Ok(None) => "the checkpoints say which format it is".to_owned(),
-            Err(Error::FormatDamaged { reason, .. }) => reason,
-            Err(error) => return Err(error),
-        };
-        // Beside it, it would look like something in a session's place.
-        let quarantine = disk::make_private_dir(&layout.quarantine())?;
-        let aside = disk::set_aside(&Dir::open(layout.root())?, b"format.json", &quarantine)?;
-        layout.create()?;
-        Ok(Some(Repair { file: layout.format_file(), reason, aside }))
-    }
-
-    /// Sets journals aside that cannot be understood and whose workspace is gone: nobody could end them
-    /// there. Every other one is left and named: it is for `restore --abort`, which sees what is in the
-    /// workspace, or for a person, where nobody else can tell whether the workspace is gone.
-    fn set_orphaned_journals_aside(&self) -> Result<(Vec<Repair>, Vec<BadFile>)> {
-        let layout = &self.inner.layout;
-        // Where they cannot be listed, none is known to be gone.
-        let known = Workspaces::new(layout).all_remembered().unwrap_or_default();
-        let (mut repairs, mut left) = (Vec::new(), Vec::new());
-        for (id, error) in journal::survey(layout)?.unreadable {
-            let file = layout.journal(id);
-            let workspace = known.iter().find(|workspace| workspace.id == id);
-            match (&error, workspace) {
-                (Error::JournalUnreadable { reason, .. }, Some(workspace))
-                    if is_gone(workspace) =>
-                {
-                    let aside = Journal::set_aside(layout, id)?;
-                    let reason =
-                        format!("{reason}; its workspace is gone, and with it what it was about");
-                    repairs.push(Repair { file, reason, aside });
-                }
-                _ => {
-                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                    let reason = format!("{}{hint}", error.with_source());
-                    left.push(BadFile { path: file, reason });
-                }
-            }
-        }
-        Ok((repairs, left))
-    }
-
-    /// Makes damaged `session.json` anew, with what the index knows of the numbers given.
-    fn repair_sessions(&self) -> Result<Vec<Repair>> {
-        let layout = &self.inner.layout;
-        let InPlace::Ready(index) = self.current_index()? else { return Ok(Vec::new()) };
-        let known = index.read("list sessions", |tx| tx.sessions())?;
-        let sessions = Sessions::new(layout);
-        let tmp = Dir::open(&layout.tmp())?;
-        let mut repairs = Vec::new();
-        for name in sessions.names()? {
-            let row = known.iter().find(|row| row.name.folded() == name.folded());
-            let given = row.map_or(0, |row| row.next_seq);
-            repairs.extend(sessions.repair_session_file(&name, given, &tmp)?);
-        }
-        Ok(repairs)
-    }
-
     /// Opens the store for reading; `None` where there is none yet. Makes and repairs nothing, and
     /// works on a store that cannot be written.
     fn read<'a>(&self, monitor: &'a dyn Monitor) -> Result<Option<Reading<'a>>> {
@@ -401,12 +299,22 @@ impl Store {
     /// As [`Store::read`], whatever `format.json` says.
     fn read_files<'a>(&self, monitor: &'a dyn Monitor) -> Result<Reading<'a>> {
         let layout = &self.inner.layout;
-        // Without the lock a rebuild may exchange the index meanwhile; the files are still the truth.
         let lock = match disk::lock(&layout.store_lock(), LockKind::Shared, "the store", monitor) {
             Ok(lock) => Some(lock),
             Err(Error::Io { .. }) => None,
             Err(error) => return Err(error),
         };
+        self.read_files_under(lock, monitor)
+    }
+
+    /// As [`Store::read_files`]. Without the lock a rebuild may exchange the index meanwhile; the files
+    /// are still the truth.
+    fn read_files_under<'a>(
+        &self,
+        lock: Option<disk::Lock>,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Reading<'a>> {
+        let layout = &self.inner.layout;
         let (index, index_damage) = match self.current_index() {
             Ok(InPlace::Ready(index)) => (Some(index), None),
             Ok(InPlace::Missing) => (None, None),
@@ -451,28 +359,23 @@ impl Store {
             Err(error) => return Err(error),
         };
         let reading = self.read_files(monitor)?;
-        let parts = verify::Parts {
-            layout: &reading.layout,
-            sessions: &reading.sessions,
-            workspaces: &reading.workspaces,
-            blobs: &reading.blobs,
-            index: reading.index.as_deref(),
-            index_damage: reading.index_damage.as_deref(),
-            format_damage: format_damage.as_deref(),
-        };
-        verify::verify(parts, options, monitor)
+        verify::verify(reading.parts(format_damage.as_deref()), options, monitor)
     }
 }
 
-/// Whether a workspace's root is known to have been removed: nothing is at its path, and the directory
-/// that held it is there, on the disk that the root was on. A disk that is not mounted leaves an empty
-/// directory, of another disk, in its place.
-fn is_gone(workspace: &Workspace) -> bool {
-    let Some(root) = workspace.roots.first() else { return false };
-    let is_absent = matches!(disk::modified_ns(root), Ok(None));
-    let above =
-        root.parent().and_then(|above| Dir::open(above).and_then(|dir| dir.stat_self()).ok());
-    is_absent && above.is_some_and(|above| above.dev == workspace.identity.device)
+impl Reading<'_> {
+    /// What a verification reads.
+    fn parts<'a>(&'a self, format_damage: Option<&'a str>) -> verify::Parts<'a> {
+        verify::Parts {
+            layout: &self.layout,
+            sessions: &self.sessions,
+            workspaces: &self.workspaces,
+            blobs: &self.blobs,
+            index: self.index.as_deref(),
+            index_damage: self.index_damage.as_deref(),
+            format_damage,
+        }
+    }
 }
 
 /// Whether a directory without a sound `format.json` is a store all the same: it holds a checkpoint

@@ -43,6 +43,13 @@ pub(crate) struct DirectoryIdentity {
 impl DirectoryIdentity {
     /// That of no directory: nothing is known but the path.
     const UNKNOWN: Self = Self { device: 0, inode: 0, birth_ns: None };
+
+    /// Whether a directory is still the one that it was. A device may have another number after a boot:
+    /// an inode that was made at the same nanosecond is still the same directory.
+    pub(crate) fn is_one(self, now: Self) -> bool {
+        let is_alike = self.inode == now.inode && self.birth_ns == now.birth_ns;
+        is_alike && (self.device == now.device || now.birth_ns.is_some())
+    }
 }
 
 /// A workspace as remembered.
@@ -655,6 +662,20 @@ mod tests {
         // The same inode made at another time is another directory.
         let reborn = DirectoryIdentity { birth_ns: Some(8), ..directory(1) };
         assert_eq!(identify(&known, Path::new("/c"), reborn, |_| true), Identified::New);
+    }
+
+    #[test]
+    fn a_directory_is_known_by_its_inode_and_its_birth_and_else_by_its_device() {
+        let identity = |device, inode, birth_ns| DirectoryIdentity { device, inode, birth_ns };
+        let was = identity(1, 2, Some(3));
+        assert!(was.is_one(was));
+        assert!(was.is_one(identity(9, 2, Some(3))));
+        for other in [identity(1, 9, Some(3)), identity(1, 2, Some(9)), identity(1, 2, None)] {
+            assert!(!was.is_one(other), "{other:?}");
+        }
+        let unknown = identity(1, 2, None);
+        assert!(unknown.is_one(unknown));
+        assert!(!unknown.is_one(identity(9, 2, None)));
     }
 
     #[test]

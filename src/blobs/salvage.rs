@@ -1,15 +1,16 @@
 //! What can be saved of a pack whose trailer is damaged: the frames speak for themselves.
 
+use std::collections::HashSet;
 use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use crate::blobs::pack::file_name;
-use crate::blobs::{Blobs, frame, is_errno};
+use crate::blobs::pack::{Frame, file_name};
+use crate::blobs::{Blobs, frame, is_errno, is_frame_of};
 use crate::disk::{self, Dir, file_stat};
 use crate::error::{BadFile, Repair, Result};
 use crate::hash::BlobHash;
-use crate::id::OperationId;
+use crate::id::{OperationId, PackId};
 use crate::limits;
 
 /// A zstd frame begins with this.
@@ -59,19 +60,82 @@ impl Blobs {
         Ok((repairs, left))
     }
 
+    /// As [`Blobs::salvage_packs`] for one pack, which stays where it is. Gives how many blobs of it were
+    /// whole.
+    ///
+    /// # Durability
+    /// As there.
+    pub(crate) fn salvage_pack(&self, id: PackId) -> Result<u64> {
+        self.salvage(&self.packs.dir()?, &file_name(id))
+    }
+
+    /// What is wrong with a pack; `None` where every frame of it is what the trailer says. `id` is of one
+    /// that is there.
+    ///
+    /// # Cost
+    /// All of it is read and decoded.
+    pub(crate) fn pack_damage(&self, id: PackId) -> Result<Option<String>> {
+        let list = self.packs.list()?;
+        if let Some((_, reason)) = list.damaged.iter().find(|(damaged, _)| *damaged == id) {
+            return Ok(Some(reason.clone()));
+        }
+        let Some(pack) = list.packs.iter().find(|pack| pack.id == id) else { return Ok(None) };
+        let frames = match pack.frames() {
+            Ok(frames) => frames,
+            Err(reason) => return Ok(Some(reason)),
+        };
+        let is_whole = |frame: &&Frame| {
+            pack.read_frame(frame).is_ok_and(|bytes| is_frame_of(&bytes, frame.hash))
+        };
+        let whole = frames.iter().filter(is_whole).count();
+        Ok((whole < frames.len()).then(|| {
+            format!("{} of {} blobs in it are damaged", frames.len() - whole, frames.len())
+        }))
+    }
+
+    /// The blobs that [`Blobs::salvage_pack`] would save.
+    ///
+    /// # Cost
+    /// As that.
+    pub(crate) fn whole_in_pack(&self, id: PackId) -> Result<HashSet<BlobHash>> {
+        let mut hashes = HashSet::new();
+        Self::each_whole(&self.packs.dir()?, &file_name(id), &mut |hash, _| {
+            hashes.insert(hash);
+            Ok(())
+        })?;
+        Ok(hashes)
+    }
+
     fn salvage(&self, dir: &Dir, name: &str) -> Result<u64> {
+        let staging = self.stage(OperationId::random())?;
+        let mut count = 0;
+        Self::each_whole(dir, name, &mut |hash, frame| {
+            count += 1;
+            staging.put_in_pack(hash, frame)
+        })?;
+        staging.publish()?;
+        Ok(count)
+    }
+
+    /// Shows `each` every frame of a file that is whole, whatever the trailer says. What cannot be read
+    /// is taken for zeros.
+    fn each_whole(
+        dir: &Dir,
+        name: &str,
+        each: &mut dyn FnMut(BlobHash, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let path = dir.path_of(name.as_bytes());
         let file = match dir.open_file(name.as_bytes()) {
             Ok(file) => file,
             // A symlink, a socket.
             Err(error) if is_errno(&error, Errno::LOOP) || is_errno(&error, Errno::NXIO) => {
-                return Ok(0);
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
         let stat = file_stat(&file, &path)?;
         if stat.kind != disk::FileKind::File {
-            return Ok(0);
+            return Ok(());
         }
         let length = usize::try_from(stat.size.min(SALVAGED_BYTES_MAX)).unwrap_or(0);
         let mut bytes = vec![0; length];
@@ -81,23 +145,20 @@ impl Blobs {
                 piece.fill(0);
             }
         }
-        let staging = self.stage(OperationId::random())?;
-        let (mut at, mut count) = (0, 0);
+        let mut at = 0;
         while let Some(begin) = find(&bytes, at) {
             let rest = &bytes[begin..];
             let whole = frame::length(rest)
                 .and_then(|length| Some((&rest[..length], frame::decode_whole(&rest[..length])?)));
             match whole {
                 Some((frame, content)) => {
-                    staging.put_in_pack(BlobHash::of(&content), frame)?;
-                    count += 1;
+                    each(BlobHash::of(&content), frame)?;
                     at = begin + frame.len();
                 }
                 None => at = begin + 1,
             }
         }
-        staging.publish()?;
-        Ok(count)
+        Ok(())
     }
 }
 

@@ -292,7 +292,7 @@ impl<'a> Staging<'a> {
         if tmp.rename_no_replace(name, shard, place.as_bytes())? == Placed::Taken {
             // One that cannot be read is replaced like one that is wrong: ours is neither.
             if let Ok(Presence::Present { stored_size: theirs }) =
-                self.blobs.check_loose(hash, temp.size)
+                self.blobs.check_loose(hash, Some(temp.size))
             {
                 tmp.unlink(name)?;
                 added = false;

@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Gc(GcArguments),
     Verify(VerifyArguments),
     Doctor(DoctorArguments),
+    Quarantine(QuarantineArguments),
     /// The names of another tool for `list` and `restore`
     Checkpoints {
         #[command(subcommand)]
@@ -391,12 +392,22 @@ pub(crate) struct VerifyArguments {
     pub(crate) read_data: bool,
 }
 
-/// Check the store, or repair it
+/// Find what is wrong with the store, or repair it
 ///
-/// Without options: the quick checks of `turnpoint verify`.
+/// Looks at everything but content: what `turnpoint verify` checks, permissions, operations and
+/// restores that did not end, what they left, content that nothing needs, the room there is. Names each
+/// thing with the next step, and changes nothing. Ends with 4 if there is a problem, with 0 if there are
+/// only notes.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  turnpoint doctor --rebuild")]
+#[command(after_help = "Examples:\n  \
+                        turnpoint doctor\n  \
+                        turnpoint doctor --fix\n  \
+                        turnpoint doctor --rebuild")]
 pub(crate) struct DoctorArguments {
+    /// Repair what can be repaired without losing anything, and say what was done and what is left.
+    /// What is damaged and made anew is kept; what could be content is never removed
+    #[arg(long, conflicts_with_all = ["rebuild", "forget_operation"])]
+    pub(crate) fix: bool,
     /// Build the index anew from the checkpoints, and the store's own files that are damaged and
     /// follow from them; waits for running operations
     #[arg(long)]
@@ -404,6 +415,28 @@ pub(crate) struct DoctorArguments {
     /// Forget an operation of another machine that is over, so that content can be removed again
     #[arg(long, value_name = "ID", conflicts_with = "rebuild")]
     pub(crate) forget_operation: Option<OperationId>,
+}
+
+/// Put a damaged file of the store out of the way
+///
+/// Moves a damaged manifest, pin, blob or pack into `quarantine/`, under the same path; what is whole of
+/// a pack is saved first. The checkpoint of a manifest is given up with it: a manifest that cannot be
+/// understood keeps `turnpoint gc` from deleting anything. Asks; without a terminal it needs --yes. To
+/// take it back, move the file back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint quarantine --dry-run fix-login/3.json\n  \
+                        turnpoint quarantine fix-login/3.json")]
+pub(crate) struct QuarantineArguments {
+    /// The file, as `turnpoint doctor` names it: its path in the store, or from `/` on
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Show what would be done and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }
 
 #[cfg(test)]

@@ -37,13 +37,9 @@ struct FindingDocument {
     path: Option<PathDocument>,
 }
 
-/// Checks the store.
-pub(crate) fn run(arguments: &VerifyArguments, context: &mut Context) -> Outcome<Exit> {
-    check(arguments.read_data, context)
-}
-
 /// Checks the store; ends with 4 where something is not as it should be.
-pub(crate) fn check(read_data: bool, context: &mut Context) -> Outcome<Exit> {
+pub(crate) fn run(arguments: &VerifyArguments, context: &mut Context) -> Outcome<Exit> {
+    let read_data = arguments.read_data;
     let mut options = VerifyOptions::default();
     options.read_data = read_data;
     let report = context.run(|store, monitor| store.verify(options, monitor))?;
@@ -133,7 +129,7 @@ fn tell_findings(findings: &[Finding], style: Style) {
     printer::aside("");
     style.complain(
         Kind::Hint,
-        "a capture of files that still have lost content heals it; `turnpoint doctor --rebuild` \
-         builds a damaged index anew; nothing is deleted that a damaged manifest or page may name",
+        "a capture of files that still have lost content heals it; `turnpoint doctor` says what to do \
+         about each; nothing is deleted that a damaged manifest or page may name",
     );
 }

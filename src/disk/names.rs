@@ -126,22 +126,33 @@ pub(crate) fn touch(path: &Path) -> Result<()> {
 /// The file is unlinked while it is locked here. A writer that has just made it, and gets its lock
 /// after this, finds the name gone and takes another: no clock is relied upon.
 pub(crate) fn remove_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
-    let Some(stat) = dir.stat(name)? else { return Ok(false) };
+    match abandoned(dir, name)? {
+        None => Ok(false),
+        // The lock is held until it is gone.
+        Some((FileKind::Dir, _locked)) => remove_tree(dir, name).map(|()| true),
+        Some((_, _locked)) => dir.try_unlink(name),
+    }
+}
+
+/// Whether [`remove_abandoned`] would remove `name`.
+pub(crate) fn is_abandoned(dir: &Dir, name: &[u8]) -> Result<bool> {
+    Ok(abandoned(dir, name)?.is_some())
+}
+
+/// What `name` is, locked where that can be, if it is older than a minute and nobody is writing it.
+fn abandoned(dir: &Dir, name: &[u8]) -> Result<Option<(FileKind, Option<File>)>> {
+    let Some(stat) = dir.stat(name)? else { return Ok(None) };
     let age = Timestamp::from_ns(stat.mtime_ns).until(Timestamp::now());
     if age < limits::GRACE {
-        return Ok(false);
+        return Ok(None);
     }
     if !matches!(stat.kind, FileKind::File | FileKind::Dir) {
-        return dir.try_unlink(name);
+        return Ok(Some((stat.kind, None)));
     }
-    let Some(file) = dir.try_open_file(name)? else { return Ok(false) };
-    if !try_flock(&file, LockKind::Exclusive, &dir.path_of(name))? || !leads_to(dir, name, &file)? {
-        return Ok(false);
-    }
-    if stat.kind == FileKind::Dir {
-        return remove_tree(dir, name).map(|()| true);
-    }
-    dir.try_unlink(name)
+    let Some(file) = dir.try_open_file(name)? else { return Ok(None) };
+    let is_free =
+        try_flock(&file, LockKind::Exclusive, &dir.path_of(name))? && leads_to(dir, name, &file)?;
+    Ok(is_free.then_some((stat.kind, Some(file))))
 }
 
 /// Makes the file at `path`, mode 0600, take `bytes` of the disk, where it is missing and twice as

@@ -111,6 +111,11 @@ pub(crate) fn coarse_now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
+/// The number of the user that this process acts as.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// A name of this machine that stays over reboots and says nothing else about it; all zero where the
 /// system has none.
 pub(crate) fn machine_id() -> [u8; 16] {

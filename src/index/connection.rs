@@ -154,6 +154,11 @@ pub(super) fn use_write_ahead_log(connection: &Connection, path: &Path) -> Resul
     Err(Error::Index { statement, source: source.into() })
 }
 
+/// The version of SQLite that is linked in.
+pub(super) fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// That SQLite itself can be relied upon.
 pub(super) fn check_sqlite() -> Result<()> {
     if rusqlite::version_number() >= SQLITE_OLDEST {

@@ -12,7 +12,7 @@ use crate::plan::{Skip, SkipReason};
 use crate::restore::apply::{apply, close_made_directories};
 use crate::restore::stage::{Stage, discard, finish};
 use crate::sessions::with_source;
-use crate::workspaces::{DirectoryIdentity, identity_of};
+use crate::workspaces::identity_of;
 
 /// What was found and done.
 #[derive(Debug)]
@@ -91,14 +91,7 @@ pub(crate) fn recover(
 
 /// Whether the journal is of the directory that is at this path now.
 fn is_begun_here(journal: &Journal, open: &OpenWorkspace) -> Result<bool> {
-    Ok(is_one_directory(journal.root, identity_of(&open.dir)?))
-}
-
-/// Whether a directory is the one that it was. A device may have another number after a boot: an inode
-/// that was made at the same nanosecond is still the same directory.
-fn is_one_directory(was: DirectoryIdentity, is: DirectoryIdentity) -> bool {
-    let is_alike = was.inode == is.inode && was.birth_ns == is.birth_ns;
-    is_alike && (was.device == is.device || is.birth_ns.is_some())
+    Ok(journal.root.is_one(identity_of(&open.dir)?))
 }
 
 /// Adds paths that turned out to be conflicts only when the stage was emptied.
@@ -137,23 +130,4 @@ pub(crate) fn abort(
     close_made_directories(&open.dir, &journal)?;
     let (remarks, _) = finish(access, &open.dir, &journal)?;
     Ok(Some((journal.safety.map(|safety| safety.id), remarks)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_is_known_by_its_inode_and_its_birth_and_else_by_its_device() {
-        let identity = |device, inode, birth_ns| DirectoryIdentity { device, inode, birth_ns };
-        let was = identity(1, 2, Some(3));
-        assert!(is_one_directory(was, was));
-        assert!(is_one_directory(was, identity(9, 2, Some(3))));
-        for other in [identity(1, 9, Some(3)), identity(1, 2, Some(9)), identity(1, 2, None)] {
-            assert!(!is_one_directory(was, other), "{other:?}");
-        }
-        let unknown = identity(1, 2, None);
-        assert!(is_one_directory(unknown, unknown));
-        assert!(!is_one_directory(unknown, identity(9, 2, None)));
-    }
 }

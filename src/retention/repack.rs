@@ -13,12 +13,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::blobs::{Frame, Loose, NAME_BYTES, Pack, Presence, Staging};
+use crate::blobs::{Blobs, Frame, Loose, NAME_BYTES, Pack, Presence, Staging};
 use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
 use crate::id::PackId;
+use crate::index::Index;
 use crate::limits::{self, Packing};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
@@ -82,8 +83,8 @@ pub(super) fn worth_rewriting(packs: &[Sizes], packing: Packing) -> Vec<usize> {
 /// What of each pack is needed. `before`: what lost its last name, or was written, later is needed.
 ///
 /// Cost: the names of all packs, and one pass over those of all blobs in the index.
-pub(super) fn survey(access: &Access, before: Timestamp) -> Result<Vec<PackUse>> {
-    let mut packs = access.blobs.packs()?.packs.to_vec();
+pub(super) fn survey(blobs: &Blobs, index: &Index, before: Timestamp) -> Result<Vec<PackUse>> {
+    let mut packs = blobs.packs()?.packs.to_vec();
     // The oldest first: of what is there twice the newer one is double.
     packs.sort_by_key(|pack| (pack.mtime_ns(), pack.id));
     let mut listed: Vec<(Arc<Pack>, Vec<Frame>)> = Vec::with_capacity(packs.len());
@@ -97,7 +98,7 @@ pub(super) fn survey(access: &Access, before: Timestamp) -> Result<Vec<PackUse>>
         listed.iter().flat_map(|(_, frames)| frames).map(|frame| frame.hash).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    let free = access.index.read("find free blobs", |tx| tx.free_blobs_in_order(&hashes))?;
+    let free = index.read("find free blobs", |tx| tx.free_blobs_in_order(&hashes))?;
     let mut seen: HashSet<BlobHash> = HashSet::new();
     let mut uses = Vec::with_capacity(listed.len());
     for (pack, frames) in listed {
@@ -118,9 +119,14 @@ pub(super) fn survey(access: &Access, before: Timestamp) -> Result<Vec<PackUse>>
 }
 
 /// How many blobs of the packs that are worth it would be removed, and how many bytes.
-pub(super) fn count(access: &Access, before: Timestamp, outcome: &mut SweepOutcome) -> Result<()> {
-    let uses = survey(access, before)?;
-    for at in worth_rewriting(&sizes(&uses), access.blobs.packing()) {
+pub(super) fn count(
+    blobs: &Blobs,
+    index: &Index,
+    before: Timestamp,
+    outcome: &mut SweepOutcome,
+) -> Result<()> {
+    let uses = survey(blobs, index, before)?;
+    for at in worth_rewriting(&sizes(&uses), blobs.packing()) {
         outcome.blobs_removed += uses[at].dead.len() as u64;
         outcome.bytes_removed += bytes_of(&uses[at].dead) + bytes_of(&uses[at].double);
     }
@@ -178,7 +184,7 @@ fn rewrite(
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
-    let mut uses = survey(access, before)?;
+    let mut uses = survey(&access.blobs, &access.index, before)?;
     let worth: HashSet<usize> =
         worth_rewriting(&sizes(&uses), access.blobs.packing()).into_iter().collect();
     let mut at = 0;

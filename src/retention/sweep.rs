@@ -15,13 +15,13 @@ use std::collections::HashSet;
 
 use crate::access::Access;
 use crate::adoption::{self, Compared};
-use crate::blobs::Loose;
+use crate::blobs::{Blobs, Loose};
 use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, OperationId};
-use crate::index::ReadTx;
+use crate::index::{Index, ReadTx};
 use crate::journal;
 use crate::limits;
 use crate::monitor::{Monitor, Phase};
@@ -86,9 +86,7 @@ fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepO
         Mode::Remove(_) => Step::Remove,
     };
     let mut outcome = SweepOutcome { adopted: compared.adopted, ..SweepOutcome::default() };
-    let now = Timestamp::now();
-    let grace_ns = i64::try_from(limits::GRACE.as_nanos()).unwrap_or(i64::MAX);
-    let before = Timestamp::from_ns(now.as_ns().saturating_sub(grace_ns));
+    let before = grace_began();
     for shard in 0..=u8::MAX {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
@@ -101,8 +99,31 @@ fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepO
         forget_rows_without_file(access, before)?;
         outcome.leftovers_removed = remove_leftovers(access)?;
     } else {
-        repack::count(access, before, &mut outcome)?;
+        repack::count(&access.blobs, &access.index, before, &mut outcome)?;
     }
+    Ok(outcome)
+}
+
+/// What is older than this may be removed.
+fn grace_began() -> Timestamp {
+    let grace_ns = i64::try_from(limits::GRACE.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_ns(Timestamp::now().as_ns().saturating_sub(grace_ns))
+}
+
+/// What a sweep would remove now, by the names of blobs and the rows of the index alone: nothing is
+/// compared, adopted or changed, and a sweep may still have to refuse.
+///
+/// # Errors
+/// [`Error::DeletionBlocked`] where the trailer of a pack is damaged; [`Error::Io`].
+pub(crate) fn unneeded(blobs: &Blobs, index: &Index) -> Result<SweepOutcome> {
+    let (before, mut outcome) = (grace_began(), SweepOutcome::default());
+    let step = Step::Count { released: HashSet::new() };
+    for shard in 0..=u8::MAX {
+        let loose = blobs.list_shard(shard)?.blobs;
+        let candidates = candidates(index, &loose, before, &step, &mut outcome)?;
+        count(&candidates, &mut outcome);
+    }
+    repack::count(blobs, index, before, &mut outcome)?;
     Ok(outcome)
 }
 
@@ -150,10 +171,34 @@ fn sweep_shard(
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
     let loose = access.blobs.list_shard(shard)?.blobs;
+    let candidates = candidates(&access.index, &loose, before, step, outcome)?;
+    if let Step::Count { .. } = step {
+        count(&candidates, outcome);
+        return Ok(());
+    }
+    for batch in candidates.chunks(limits::SWEEP_BATCH) {
+        remove_batch(access, batch, outcome)?;
+    }
+    Ok(())
+}
+
+fn count(candidates: &[&Loose], outcome: &mut SweepOutcome) {
+    outcome.blobs_removed += candidates.len() as u64;
+    outcome.bytes_removed += candidates.iter().map(|blob| blob.stored_size).sum::<u64>();
+}
+
+/// Those that may go; the others that nothing names are counted as waiting.
+fn candidates<'a>(
+    index: &Index,
+    loose: &'a [Loose],
+    before: Timestamp,
+    step: &Step,
+    outcome: &mut SweepOutcome,
+) -> Result<Vec<&'a Loose>> {
     let hashes: Vec<BlobHash> = loose.iter().map(|blob| blob.hash).collect();
-    let free = access.index.read("find free blobs", |tx| tx.free_blobs(&hashes))?;
+    let free = index.read("find free blobs", |tx| tx.free_blobs(&hashes))?;
     let mut candidates: Vec<&Loose> = Vec::new();
-    for blob in &loose {
+    for blob in loose {
         let Some(since) = free.get(&blob.hash) else {
             let is_released =
                 matches!(step, Step::Count { released } if released.contains(&blob.hash));
@@ -170,15 +215,7 @@ fn sweep_shard(
             outcome.blobs_waiting += 1;
         }
     }
-    if let Step::Count { .. } = step {
-        outcome.blobs_removed += candidates.len() as u64;
-        outcome.bytes_removed += candidates.iter().map(|blob| blob.stored_size).sum::<u64>();
-        return Ok(());
-    }
-    for batch in candidates.chunks(limits::SWEEP_BATCH) {
-        remove_batch(access, batch, outcome)?;
-    }
-    Ok(())
+    Ok(candidates)
 }
 
 fn remove_batch(access: &Access, batch: &[&Loose], outcome: &mut SweepOutcome) -> Result<()> {
@@ -246,7 +283,7 @@ fn forget_rows_without_file(access: &Access, before: Timestamp) -> Result<()> {
 }
 
 /// Removes temporary files and leases of operations that have no row and whose lease nobody holds.
-fn remove_leftovers(access: &Access) -> Result<u64> {
+pub(crate) fn remove_leftovers(access: &Access) -> Result<u64> {
     // The lease is made before the row, and the row before the first temporary file: who has neither
     // lock nor row is dead.
     let known: HashSet<OperationId> = access

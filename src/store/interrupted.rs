@@ -2,10 +2,9 @@
 
 use crate::access::{Access, OpenWorkspace};
 use crate::adoption::{self, Compared};
-use crate::disk::{Dir, FileKind};
 use crate::error::{Error, Result};
 use crate::id::OperationId;
-use crate::journal::{Journal, JournalPhase};
+use crate::journal::{self, Journal, JournalPhase};
 use crate::monitor::Monitor;
 use crate::registration::Operation;
 use crate::restore::{self, Recovered};
@@ -88,27 +87,13 @@ pub(super) fn set_journal_aside(
         let (path, aside) = (path.display(), aside.display());
         remarks.push(format!("{path} could not be understood ({reason}); it is kept as {aside}"));
     }
-    for left in left_in_workspace(&open.dir)? {
-        remarks.push(format!("{left} was left as it is: it may hold what a restore displaced"));
+    for left in journal::left_in(&open.dir)? {
+        let left = crate::path::printable(&left);
+        remarks.push(format!(
+            ".turnpoint/{left} was left as it is: it may hold what a restore displaced"
+        ));
     }
     Ok(Some(remarks))
-}
-
-/// What restores have left in `.turnpoint`, as paths below the root: stages, and what was kept.
-fn left_in_workspace(root: &Dir) -> Result<Vec<String>> {
-    const TURNPOINT: &[u8] = b".turnpoint";
-    if root.stat(TURNPOINT)?.is_none_or(|stat| stat.kind != FileKind::Dir) {
-        return Ok(Vec::new());
-    }
-    let names = root.open_child(TURNPOINT)?.names()?;
-    let is_left = |name: &&Vec<u8>| name.starts_with(b"stage-") || name.starts_with(b"kept-");
-    let mut left: Vec<String> = names
-        .iter()
-        .filter(is_left)
-        .map(|name| format!(".turnpoint/{}", crate::path::printable(name)))
-        .collect();
-    left.sort();
-    Ok(left)
 }
 
 /// Ends a restore of this process before it has changed anything.

@@ -6,6 +6,7 @@ mod support;
 
 mod collision;
 mod damage;
+mod doctor;
 mod documents;
 mod durable;
 mod exits;
@@ -16,6 +17,7 @@ mod interrupted;
 mod json;
 mod long_walk;
 mod packs;
+mod quarantine;
 mod reader;
 mod scaffolding;
 mod storm;

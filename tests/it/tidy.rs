@@ -16,7 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
     ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
-    ("operations", &["capture", "restore", "retention", "verify"]),
+    ("operations", &["capture", "doctor", "quarantine", "restore", "retention", "verify"]),
     ("facade", &["store"]),
 ];
 
@@ -42,6 +42,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("registration", "access", "an operation is registered in an open store"),
     ("adoption", "access", "rows are added in an open store"),
     ("adoption", "registration", "an operation is dead or alive"),
+    ("doctor", "verify", "the kinds of damage; neither calls the other"),
     ("blobs", "disk", "the lowest edge: how bytes become durable"),
     ("git", "disk", "the lowest edge"),
     ("index", "disk", "the lowest edge: moving a damaged index aside"),
