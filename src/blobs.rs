@@ -492,11 +492,11 @@ impl Blobs {
         }
     }
 
-    /// Lists the loose blobs whose hash begins with the byte `shard`.
+    /// Lists the loose blobs whose hash begins with the byte `shard`: none where its directory is missing.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directory, or anything in it, cannot be read, or is missing: never a
-    /// list that is too short.
+    /// [`Error::Io`] where the directory, or anything in it, cannot be read: never a list that is too
+    /// short.
     pub(crate) fn list_shard(&self, shard: u8) -> Result<Shard> {
         let dir = match self.dir.open_child(&shard_name(shard)) {
             Ok(dir) => dir,
