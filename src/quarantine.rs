@@ -193,15 +193,16 @@ fn refused(path: &Path, reason: impl Into<String>) -> Error {
 /// What is wrong with a manifest, or with what it needs to be understood.
 fn manifest_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<String> {
     let reason = match access.sessions.read(id) {
-        Found::Valid { manifest, .. } => tree_damage(access, &manifest)
+        Found::Valid { manifest, .. } => tree_damage(access, &manifest, path)?
             .ok_or_else(|| refused(path, "it is sound; `turnpoint prune` drops old checkpoints"))?,
         Found::Legacy => return Err(refused(path, "another program wrote it")),
-        Found::Unreadable { reason } => {
-            if is_of_newer_program(path) {
+        Found::Unreadable { reason } => match disk::read_small(path, limits::MANIFEST_BYTES_MAX) {
+            Err(error) if is_withheld(&error) => return Err(refused(path, reason)),
+            Ok(Some(text)) if is_of_newer_program(&text) => {
                 return Err(refused(path, "a newer turnpoint wrote it, which can read it"));
             }
-            reason
-        }
+            _ => reason,
+        },
         Found::Absent => {
             // Moved by a process that did not come to the end.
             let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
@@ -231,18 +232,29 @@ fn not_there(path: &Path) -> Error {
     Error::NotOfStore { path: path.to_owned(), reason: "there is no such file".to_owned() }
 }
 
-fn is_of_newer_program(path: &Path) -> bool {
-    let text = disk::read_small(path, limits::MANIFEST_BYTES_MAX).ok().flatten();
-    let text = text.unwrap_or_default();
-    matches!(Manifest::decode(&text), Err(InvalidManifest::TooNew { .. }))
+fn is_of_newer_program(text: &[u8]) -> bool {
+    matches!(Manifest::decode(text), Err(InvalidManifest::TooNew { .. }))
+}
+
+/// Whether a file may be whole, and is not for this user to read.
+fn is_withheld(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Why the entries of a checkpoint cannot be had; `None` where they can.
-fn tree_damage(access: &Access, manifest: &Manifest) -> Option<String> {
-    trees(manifest).find_map(|tree| match read_entries(&access.blobs, tree) {
-        Ok(entries) => validate(&entries).err(),
-        Err(error) => Some(with_source(&error)),
-    })
+fn tree_damage(access: &Access, manifest: &Manifest, path: &Path) -> Result<Option<String>> {
+    for tree in trees(manifest) {
+        let damage = match read_entries(&access.blobs, tree) {
+            Ok(entries) => validate(&entries).err(),
+            Err(error) if is_withheld(&error) => return Err(refused(path, with_source(&error))),
+            Err(error) => Some(with_source(&error)),
+        };
+        if damage.is_some() {
+            return Ok(damage);
+        }
+    }
+    Ok(None)
 }
 
 fn trees(manifest: &Manifest) -> impl Iterator<Item = &Tree> {
@@ -255,6 +267,7 @@ fn pin_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<String>
     }
     match access.sessions.read_pin(id) {
         Ok(_) => Err(refused(path, "it is sound; `turnpoint unpin` takes a pin back")),
+        Err(error) if is_withheld(&error) => Err(refused(path, with_source(&error))),
         Err(error) => Ok(with_source(&error)),
     }
 }

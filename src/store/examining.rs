@@ -219,7 +219,7 @@ fn diagnosis(layout: &Layout, known: &[Workspace], finding: &Finding) -> Diagnos
                 place.unwrap_or_default()
             )
         }
-        FindingKind::DirectoryUnreadable => {
+        FindingKind::DirectoryUnreadable | FindingKind::BlobUnreadable => {
             format!("look at it: `ls -ld {}`", shell_word(&finding.file))
         }
         FindingKind::WorkspaceUnreadable

@@ -175,6 +175,23 @@ fn a_damaged_blob_is_put_away_and_stored_anew() {
 }
 
 #[test]
+fn a_checkpoint_whose_page_is_lost_can_be_given_up() {
+    let program = captured();
+    let before = ["s:0", "s:1"].map(|id| restored(&program, id));
+    let manifest = fs::read_to_string(program.store().join("s/2.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let root = manifest["root"].as_str().unwrap();
+    fs::remove_file(program.store().join("blobs").join(&root[..2]).join(root)).unwrap();
+    program.run(["verify"]).exits(4);
+    later(&program, &["gc"]).exits(3);
+    program.run(["quarantine", "s/2.json", "--yes"]).ok();
+    program.run(["verify", "--read-data"]).ok();
+    later(&program, &["gc"]).ok();
+    assert_eq!(["s:0", "s:1"].map(|id| restored(&program, id)), before);
+    program.run(["capture", "--session", "s"]).ok();
+}
+
+#[test]
 fn a_pin_that_cannot_be_understood_is_given_up_and_the_checkpoint_stays() {
     let program = captured();
     program.run(["pin", "s:0"]).ok();
