@@ -112,7 +112,7 @@ impl Store {
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::new(binary.to_str().unwrap());
         let mut store = Self { program, binary: place, holds: BTreeMap::new() };
-        store.own(store.program.root());
+        Self::own(store.program.root());
         let work = store.program.workspace();
         for number in 0..120 {
             fs::write(work.join(format!("f{number:03}")), format!("{number} ").repeat(40)).unwrap();
@@ -133,7 +133,7 @@ impl Store {
         // As where a session was deleted and its numbers are remembered.
         fs::write(store.at("r/session.json"), r#"{"next_seq":9}"#).unwrap();
         fs::write(store.at("leases/0123456789abcdef0123456789abcdef"), "").unwrap();
-        store.own(&store.program.store());
+        Self::own(&store.program.store());
         store
     }
 
@@ -141,7 +141,7 @@ impl Store {
         self.program.store().join(name)
     }
 
-    fn own(&self, place: &Path) {
+    fn own(place: &Path) {
         done(Command::new("chown").args(["-R", &format!("{USER}:{USER}")]).arg(place));
     }
 
@@ -160,7 +160,7 @@ impl Store {
     }
 
     fn capture(&mut self, name: &'static str) {
-        self.own(&self.program.workspace());
+        Self::own(&self.program.workspace());
         self.holds.insert(name, fingerprint::of(&self.program.workspace()));
         self.run(&["capture", "--session", "s"]).ok();
     }
@@ -180,7 +180,7 @@ impl Store {
     }
 
     fn blob(&self, hash: &str) -> PathBuf {
-        self.at(&format!("blobs/{}/{hash}", &hash[..2]))
+        self.at(&format!("blobs/{}/{hash}", hash.get(..2).unwrap()))
     }
 
     fn file_of(&self, target: Target) -> PathBuf {
@@ -269,7 +269,7 @@ fn damage(file: &Path, way: Way, aside: &Path) {
     };
     match way {
         Way::Truncate => {
-            fs::File::options().write(true).open(file).unwrap().set_len(length / 2).unwrap()
+            fs::File::options().write(true).open(file).unwrap().set_len(length / 2).unwrap();
         }
         Way::Zero => change(0, &vec![0; usize::try_from(length).unwrap()]),
         Way::Flip if length > 0 => flip(length / 2),
@@ -289,7 +289,7 @@ fn damage(file: &Path, way: Way, aside: &Path) {
             fs::remove_file(file).unwrap();
             done(Command::new("mkfifo").arg(file));
         }
-        Way::Unreadable => fs::set_permissions(file, fs::Permissions::from_mode(0)).unwrap(),
+        Way::Unreadable => fs::set_permissions(file, fs::Permissions::from_mode(0o0)).unwrap(),
     }
     if way != Way::Delete {
         done(Command::new("chown").args(["-h", &format!("{USER}:{USER}")]).arg(file));

@@ -48,7 +48,7 @@ impl Mounted {
     fn fill(&self, leave: u64) {
         let filler = self.place.join("filler");
         let mut file = fs::File::create(&filler).unwrap();
-        while file.write_all(&[0; 65_536]).is_ok() {}
+        while file.write_all(&[0; 16_384]).is_ok() {}
         file.set_len(file.metadata().unwrap().len().saturating_sub(leave)).unwrap();
     }
 
