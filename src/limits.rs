@@ -96,6 +96,12 @@ pub const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 /// A wait longer than this is told.
 pub const LOCK_WAIT_TOLD_AFTER: Duration = Duration::from_secs(1);
 
+/// How often, and with which pause, a sweep looks whether a living process whose operation has no row
+/// in the index gets one. From its lease to its row it is a moment.
+pub const REGISTERING_LOOKS_MAX: u32 = 200;
+/// See [`REGISTERING_LOOKS_MAX`].
+pub const REGISTERING_PAUSE: Duration = Duration::from_millis(10);
+
 /// How long SQLite waits for another writer.
 pub const SQLITE_BUSY: Duration = Duration::from_secs(30);
 

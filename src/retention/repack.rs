@@ -24,7 +24,7 @@ use crate::limits::{self, Packing};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::Operation;
-use crate::retention::SweepOutcome;
+use crate::retention::{SweepOutcome, sweep};
 use crate::sessions::with_source;
 
 /// A pack and what of it is needed.
@@ -313,6 +313,7 @@ fn remove(
             if !needed.is_empty() {
                 return Ok(Err(needed));
             }
+            sweep::refuse_if_exchanged(access)?;
             access.blobs.remove_pack(used.pack.id)?;
             let packs = access.blobs.packs()?;
             for frame in &dropped {

@@ -45,7 +45,8 @@ pub(crate) fn plan_sweep(
 ///
 /// # Errors
 /// [`Error::DeletionBlocked`] while a manifest, page, journal or directory cannot be listed, read or
-/// understood, or an operation of another machine may still run: nothing is deleted then.
+/// understood, an operation of another machine may still run, or one runs that the index does not know:
+/// nothing is deleted then.
 ///
 /// # Concurrency
 /// Beside captures and restores. The write lock of the index is held for one batch of blobs at a
@@ -159,7 +160,51 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
         let reason = "a page that a checkpoint needs is missing or damaged".to_owned();
         files.push(BadFile { path: access.blobs.path(hash), reason });
     }
+    files.extend(unregistered(access)?);
     if files.is_empty() { Ok(()) } else { Err(Error::DeletionBlocked { files }) }
+}
+
+/// The leases of living processes whose operations the index does not know: another index has taken
+/// the place of the one that says what they need. One that is just about to register is waited for.
+fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
+    // Leases first: what is there without a row is about to get it, or had it in another index.
+    let mut unknown = disk::leases(&access.leases)?;
+    for look in 0..limits::REGISTERING_LOOKS_MAX {
+        if look > 0 {
+            std::thread::sleep(limits::REGISTERING_PAUSE);
+        }
+        let rows = access.index.read("list operations", |tx| tx.operations())?;
+        let mut left = Vec::new();
+        for id in unknown {
+            let is_known = rows.iter().any(|row| row.operation.id == id);
+            if !is_known && disk::is_alive(&access.leases, id)? {
+                left.push(id);
+            }
+        }
+        unknown = left;
+        if unknown.is_empty() {
+            break;
+        }
+    }
+    let bad = |id: OperationId| BadFile {
+        path: access.layout.leases().join(id.to_string()),
+        reason:
+            "its process runs, and the index does not say what it needs: another index has taken \
+                 the place of the one that does; it can be swept when that process has ended"
+                .to_owned(),
+    };
+    Ok(unknown.into_iter().map(bad).collect())
+}
+
+/// Refuses to delete by an index in whose place there is another one: captures that began since then
+/// have said there what they need. Asked under the write lock, before each file.
+pub(super) fn refuse_if_exchanged(access: &Access) -> Result<()> {
+    if access.index.is_current()? {
+        return Ok(());
+    }
+    let path = access.layout.root().join("index.db");
+    let reason = "another file has taken its place while this process worked with it".to_owned();
+    Err(Error::DeletionBlocked { files: vec![BadFile { path, reason }] })
 }
 
 /// Sweeps one of the 256 directories: what lies in it decides, with or without a row.
@@ -229,6 +274,7 @@ fn remove_batch(access: &Access, batch: &[&Loose], outcome: &mut SweepOutcome) -
                 waiting += 1;
                 continue;
             }
+            refuse_if_exchanged(access)?;
             match access.blobs.remove(blob.hash) {
                 Ok(_) => {
                     tx.delete_blob(blob.hash)?;

@@ -182,6 +182,8 @@ enum Exchange {
     Removed,
     /// It is an older one.
     Older,
+    /// It is an older one, and a collection comes an hour later.
+    OlderAndCollected,
 }
 
 fn exchange(scene: &Scene, how: Exchange, older: &Path) {
@@ -191,6 +193,10 @@ fn exchange(scene: &Scene, how: Exchange, older: &Path) {
         if !matches!(how, Exchange::Removed) && older.join(end).exists() {
             fs::copy(older.join(end), store.join(end)).unwrap();
         }
+    }
+    if matches!(how, Exchange::OlderAndCollected) {
+        // Whether it may do anything is its own business.
+        drop(gc(scene));
     }
 }
 
@@ -207,9 +213,19 @@ fn an_index_exchanged_under_a_capture_costs_nothing() {
     let mut saved = scene.save();
     let steps = steps::of(&scene.program, &CAPTURE);
     let mains: Vec<Step> = steps.into_iter().filter(|step| step.is_main).collect();
+    // A collection can only take what was just given its name.
+    let is_named = |step: &&Step| step.text.contains("RENAME_NOREPLACE");
+    let named: Vec<Step> = mains.iter().filter(is_named).cloned().collect();
+    assert!(named.len() > 2, "{mains:#?}");
+    let most = |short| if super::is_long() { usize::MAX } else { short };
+    let (some, named) = (steps::spread(mains, most(6)), steps::spread(named, most(2)));
     let mut held = 0;
-    for step in steps::spread(mains, if super::is_long() { usize::MAX } else { 8 }) {
-        for how in [Exchange::Removed, Exchange::Older] {
+    for (steps, how) in [
+        (&some, Exchange::Removed),
+        (&some, Exchange::Older),
+        (&named, Exchange::OlderAndCollected),
+    ] {
+        for step in steps {
             scene.put_back(&mut saved);
             let what = format!("{how:?} at {step}");
             let now = fingerprint::of(&scene.program.workspace());
@@ -234,5 +250,43 @@ fn an_index_exchanged_under_a_capture_costs_nothing() {
             scene.assert_restores(&what);
         }
     }
-    assert!(held >= 12, "held {held} times");
+    assert!(held >= 10, "held {held} times");
+}
+
+#[test]
+fn a_collection_under_which_the_index_is_exchanged_leaves_what_a_capture_found() {
+    let mut scene = scene();
+    let before = |number: u64| (format!("gone/{number}"), format!("content {number}\n"));
+    let write = |scene: &Scene| {
+        fs::create_dir_all(scene.program.workspace().join("gone")).unwrap();
+        for (path, content) in (0..40).map(before) {
+            fs::write(scene.program.workspace().join(path), content).unwrap();
+        }
+    };
+    write(&scene);
+    scene.capture();
+    fs::remove_dir_all(scene.program.workspace().join("gone")).unwrap();
+    scene.capture();
+    scene.program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    scene.forget(0);
+    let steps = rehearse(&mut scene, &["gc"]);
+    let older = scene.program.root().join("older");
+    fs::create_dir(&older).unwrap();
+    for end in ["index.db", "index.db-wal"] {
+        drop(fs::copy(scene.program.store().join(end), older.join(end)));
+    }
+    // It has removed the first of what nothing names, and is to remove the others.
+    let is_unlink = |step: &&Step| step.call.starts_with("unlink") && step.text.len() > 64;
+    let unlinks: Vec<&Step> = steps.iter().filter(is_unlink).collect();
+    assert!(unlinks.len() >= 40, "{steps:#?}");
+    let held = unlinks[0].hold(&scene.program, &["gc"]).unwrap();
+    exchange(&scene, Exchange::Older, &older);
+    write(&scene);
+    scene.capture();
+    let told = held.go_on();
+    assert_eq!(told.code, 3, "{}{}", told.stdout, told.stderr);
+    assert!(told.stderr.contains("index.db"), "{}", told.stderr);
+    scene.assert_whole("an index exchanged under a collection");
+    assert_nothing_left(&scene, "an index exchanged under a collection");
+    scene.assert_restores("an index exchanged under a collection");
 }
