@@ -138,7 +138,7 @@ fn acknowledged(run: &Run) -> Option<u64> {
     document["seq"].as_u64()
 }
 
-fn gc(scene: &Scene) -> Run {
+pub(crate) fn gc(scene: &Scene) -> Run {
     run(&mut steps::at_its_time(scene.program.command(["gc", "--json"]), &["gc"]))
 }
 
@@ -207,7 +207,7 @@ fn assert_recovers(scene: &mut Scene, death: &mut Death) {
 }
 
 /// After a collection nothing lies about that only a dead operation could need.
-fn assert_nothing_left(scene: &Scene, what: &str) {
+pub(crate) fn assert_nothing_left(scene: &Scene, what: &str) {
     let store = scene.program.store();
     // Later than one that this round may have made; and once more for what that one let go of.
     for seconds in ["7200", "10800"] {
@@ -237,7 +237,7 @@ fn sqlite(store: &Path, question: &str) -> String {
     answer.stdout
 }
 
-const CAPTURE: [&str; 4] = ["capture", "--session", "s", "--json"];
+pub(crate) const CAPTURE: [&str; 4] = ["capture", "--session", "s", "--json"];
 
 /// What holds after the death of a capture.
 fn after_capture(scene: &mut Scene, death: &mut Death) {
@@ -286,7 +286,7 @@ fn a_capture_that_writes_packs() {
 }
 
 /// Writes so many files that a collection moves their content into packs.
-fn write_many(scene: &Scene, round: usize) {
+pub(crate) fn write_many(scene: &Scene, round: usize) {
     for number in 0..90 {
         let text = format!("{number} in round {round} ").repeat(5 + number % 7);
         fs::write(scene.program.workspace().join(format!("f{number}")), text).unwrap();
@@ -366,7 +366,7 @@ fn phase(scene: &Scene) -> Option<String> {
 }
 
 /// The workspace without what an open restore keeps in it.
-fn tree(scene: &Scene) -> Fingerprint {
+pub(crate) fn tree(scene: &Scene) -> Fingerprint {
     fingerprint::without(&fingerprint::of(&scene.program.workspace()), &[".turnpoint"])
 }
 

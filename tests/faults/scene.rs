@@ -48,7 +48,7 @@ impl Scene {
     }
 
     /// The workspace has one of each kind of path, and is not captured yet.
-    fn with(program: Program) -> Self {
+    pub(crate) fn with(program: Program) -> Self {
         let root = program.workspace();
         build(
             &root,
