@@ -7,9 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::support::program::{Program, Run, run};
 
@@ -169,8 +172,9 @@ pub(crate) struct Stopped {
 
 impl Stopped {
     fn start(mut command: Command, log: PathBuf) -> Option<Self> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut stopped = Self { strace: Some(child.spawn().unwrap()), log, stops: 0 };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.process_group(0).spawn().unwrap();
+        let mut stopped = Self { strace: Some(child), log, stops: 0 };
         stopped.wait().then_some(stopped)
     }
 
@@ -185,7 +189,6 @@ impl Stopped {
                 return true;
             }
             if self.strace.as_mut().is_none_or(|it| it.try_wait().unwrap().is_some()) {
-                self.strace = None;
                 return false;
             }
             assert!(begun.elapsed() < WAIT_MAX, "it never stopped: {text}");
@@ -196,29 +199,26 @@ impl Stopped {
     /// Lets it go on to its second step.
     #[track_caller]
     pub(crate) fn go_to_next(&mut self) {
-        self.signal(rustix::process::Signal::CONT);
+        self.signal(Signal::CONT);
         assert!(self.wait(), "it ended before its next step");
     }
 
-    /// The process that is traced: the only child of strace.
-    fn signal(&self, signal: rustix::process::Signal) {
-        let strace = self.strace.as_ref().unwrap().id();
-        let children = format!("/proc/{strace}/task/{strace}/children");
-        for pid in fs::read_to_string(children).unwrap_or_default().split_whitespace() {
-            let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
-            rustix::process::kill_process(pid.unwrap(), signal).ok();
-        }
+    /// To strace and to what it traces, which are a group of their own: if strace alone died, the other
+    /// would stand still for ever.
+    fn signal(&self, signal: Signal) {
+        let strace = self.strace.as_ref().map(Pid::from_child);
+        strace.map(|group| kill_process_group(group, signal).ok());
     }
 
     /// Lets it go on, and waits for its end.
     pub(crate) fn go_on(mut self) -> Run {
-        self.signal(rustix::process::Signal::CONT);
+        self.signal(Signal::CONT);
         Run::of(self.strace.take().unwrap().wait_with_output().unwrap(), "held")
     }
 
     /// Kills it, and waits until it is gone.
     pub(crate) fn kill(mut self) -> Run {
-        self.signal(rustix::process::Signal::KILL);
+        self.signal(Signal::KILL);
         Run::of(self.strace.take().unwrap().wait_with_output().unwrap(), "held")
     }
 }
@@ -226,7 +226,7 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         if self.strace.is_some() {
-            self.signal(rustix::process::Signal::KILL);
+            self.signal(Signal::KILL);
             if let Some(mut strace) = self.strace.take() {
                 drop(strace.wait());
             }
