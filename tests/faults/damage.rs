@@ -99,19 +99,22 @@ impl Target {
 /// A store with a bit of everything, and what its checkpoints hold.
 struct Store {
     program: Program,
-    binary: PathBuf,
+    _readable: tempfile::TempDir,
     holds: BTreeMap<&'static str, Fingerprint>,
 }
 
 impl Store {
     fn new() -> Self {
         // The user may not be able to read where the tests were built.
-        let place = tempfile::Builder::new().prefix("turnpoint-binary-").tempdir().unwrap().keep();
-        let binary = place.join("turnpoint");
+        let readable = tempfile::Builder::new().prefix("turnpoint-binary-").tempdir().unwrap();
+        let binary = readable.path().join("turnpoint");
         fs::copy(BINARY, &binary).unwrap();
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-        let program = Program::new(binary.to_str().unwrap());
-        let mut store = Self { program, binary: place, holds: BTreeMap::new() };
+        fs::set_permissions(readable.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Copied and removed for each case, which is quicker in memory.
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let program = Program::below(binary.to_str().unwrap(), &place);
+        let mut store = Self { program, _readable: readable, holds: BTreeMap::new() };
         Self::own(store.program.root());
         let work = store.program.workspace();
         for number in 0..120 {
@@ -232,12 +235,6 @@ impl Store {
     }
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.binary).unwrap();
-    }
-}
-
 fn done(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -305,15 +302,23 @@ fn put_back(file: &Path, aside: &Path) {
 }
 
 #[test]
-fn whatever_is_damaged_and_however_it_is_named_and_nothing_else_is_lost() {
+fn whatever_is_damaged_of_what_is_held_is_named_and_nothing_else_is_lost() {
+    damage_each(&TARGETS[..TARGETS.len() / 2]);
+}
+
+#[test]
+fn whatever_is_damaged_of_what_is_known_is_named_and_nothing_is_lost() {
+    damage_each(&TARGETS[TARGETS.len() / 2..]);
+}
+
+fn damage_each(targets: &[Target]) {
     let store = Store::new();
     let backup = store.program.root().join("backup");
     done(Command::new("cp").arg("-a").arg(store.program.store()).arg(&backup));
     let aside = store.program.root().join("aside");
-    let (mut cases, mut failures) = (0, Vec::new());
-    for target in TARGETS {
+    let mut failures = Vec::new();
+    for &target in targets {
         for way in WAYS {
-            cases += 1;
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 check(&store, target, way, &aside);
             }));
@@ -326,8 +331,7 @@ fn whatever_is_damaged_and_however_it_is_named_and_nothing_else_is_lost() {
             done(Command::new("cp").arg("-a").arg(&backup).arg(store.program.store()));
         }
     }
-    assert!(failures.is_empty(), "{} of {cases}:\n{}", failures.len(), failures.join("\n\n"));
-    assert_eq!(cases, TARGETS.len() * WAYS.len());
+    assert!(failures.is_empty(), "{} cases:\n{}", failures.len(), failures.join("\n\n"));
 }
 
 fn check(store: &Store, target: Target, way: Way, aside: &Path) {
@@ -388,7 +392,8 @@ fn check(store: &Store, target: Target, way: Way, aside: &Path) {
 fn is_told(target: Target, way: Way) -> bool {
     match target {
         Target::Pin => !matches!(way, Way::Delete | Way::Flip),
-        Target::WorkspaceFile | Target::SessionFile => !matches!(way, Way::Flip | Way::Delete),
+        Target::WorkspaceFile => way != Way::Flip,
+        Target::SessionFile => !matches!(way, Way::Flip | Way::Delete),
         _ => true,
     }
 }
