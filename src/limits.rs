@@ -114,7 +114,7 @@ pub const SQLITE_WAL_KEPT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// How many pages of 4 KiB the WAL of the index has when it is copied back: every process that opens
 /// an index nobody else has open reads the WAL once.
-pub const SQLITE_WAL_PAGES: u32 = 200;
+pub const SQLITE_WAL_PAGES: u32 = 100;
 
 /// How many prepared statements a connection keeps.
 pub const SQLITE_STATEMENTS_CACHED: usize = 64;
