@@ -398,6 +398,23 @@ pub(crate) fn close_made_directories(root: &Dir, journal: &Journal) -> Result<()
     made.try_for_each(|action| set_directory_mode(root, action))
 }
 
+/// Puts back what an interrupted restore has displaced where nothing has taken its place yet: so that
+/// each path is as it was or as it was to be, which is what an undo knows to take back.
+pub(crate) fn put_displaced_back(root: &Dir, journal: &Journal) -> Result<()> {
+    let Some(stage) = Stage::open(root, journal)? else { return Ok(()) };
+    // Parents come before what is in them.
+    for (index, action) in journal.actions.iter().enumerate() {
+        let parent = action.path.parent().unwrap_or_default();
+        if action.after.is_some()
+            && !action.path.is_root()
+            && let Some(parent) = root.try_open_dir(&parent)?
+        {
+            stage.put_back(index, &parent, action.path.name())?;
+        }
+    }
+    Ok(())
+}
+
 /// Sets the permission bits of the directory that an action leaves, if there is one.
 fn set_directory_mode(root: &Dir, action: &Action) -> Result<()> {
     let Some(after) = &action.after else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::journal::{Journal, JournalPhase};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::plan::{Skip, SkipReason};
-use crate::restore::apply::{apply, close_made_directories};
+use crate::restore::apply::{apply, close_made_directories, put_displaced_back};
 use crate::restore::stage::{Stage, discard, finish};
 use crate::sessions::with_source;
 use crate::workspaces::identity_of;
@@ -107,7 +107,7 @@ pub(crate) fn add_conflicts(left: &mut Vec<Skip>, conflicts: Vec<RelPath>) {
 
 /// Ends the open restore of a workspace where it stands: the stage is emptied by the same rule, and
 /// the workspace stays as it is, but for directories that were made and have not got their permission
-/// bits. Where it was begun in another directory nothing is touched in this one, and what it staged
+/// bits, and for what had to make way and nothing came in its place, which is put back. Where it was begun in another directory nothing is touched in this one, and what it staged
 /// stays there. Returns the checkpoint that holds what was there before, if anything has changed.
 pub(crate) fn abort(
     access: &Access,
@@ -128,6 +128,7 @@ pub(crate) fn abort(
         return Ok(Some((None, Vec::new())));
     }
     close_made_directories(&open.dir, &journal)?;
+    put_displaced_back(&open.dir, &journal)?;
     let (remarks, _) = finish(access, &open.dir, &journal)?;
     Ok(Some((journal.safety.map(|safety| safety.id), remarks)))
 }

@@ -54,6 +54,26 @@ fn a_restore_killed_in_staging_never_happened() {
     assert_nothing_left(&scene, "killed in staging");
 }
 
+#[test]
+fn a_restore_ended_where_something_had_made_way_is_taken_back_whole() {
+    let restore = ["restore", "s:0", "--yes"];
+    let mut scene = three_turns_and_changes();
+    let before = fingerprint::of(&scene.program.workspace());
+    let mut saved = scene.save();
+    let steps = steps::of(&scene.program, &restore);
+    // A directory has made way for a file, a file for a directory, and neither is in place yet.
+    for parts in [["renameat2(", ", \"empty\", RENAME_NOREPLACE"], ["mkdirat(", "\"e\", 0700"]] {
+        scene.put_back(&mut saved);
+        step_of(&steps, &parts).kill(&scene.program, &restore).exits(137);
+        scene.program.run(["restore", "--abort", "--yes"]).ok();
+        assert!(scene.program.workspace().join("empty").exists());
+        assert!(scene.program.workspace().join("d/e").exists());
+        scene.program.run(["undo", "--yes"]).ok();
+        fingerprint::assert_same(&before, &fingerprint::of(&scene.program.workspace()));
+        scene.assert_whole("ended where something had made way");
+    }
+}
+
 /// Holds a restore of `s:0`, which changes `a.txt` alone, right after it has exchanged that file, which
 /// an editor has saved with `saved` between the last look at it and the exchange. Kills it there.
 fn killed_after_an_exchange_that_an_editor_came_before(saved: &str) -> Scene {
