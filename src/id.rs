@@ -269,7 +269,10 @@ random_id! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::mutation::{assert_stays_inside, config, near_text};
 
     #[test]
     fn names_that_would_harm_a_path_are_refused() {
@@ -339,5 +342,72 @@ mod tests {
                 || id.to_string().bytes().all(|b| b.is_ascii_digit())
         );
         assert!("9f1c2a3e-0b6d-4e55-8f00-aa0000000001".parse::<OperationId>().is_err());
+    }
+
+    /// By the words of the format alone, apart from the code above.
+    fn is_session_name(text: &str) -> bool {
+        let folded = text.to_lowercase();
+        let stem = folded.split('.').next().unwrap().trim_end();
+        let is_port = |name: &str| {
+            let digits =
+                ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "\u{b9}", "\u{b2}", "\u{b3}"];
+            digits.iter().any(|digit| stem == format!("{name}{digit}"))
+        };
+        let is_device = ["con", "prn", "aux", "nul", "conin$", "conout$"].contains(&stem)
+            || is_port("com")
+            || is_port("lpt");
+        let is_own = "blobs packs index.db index.db-wal index.db-shm index.db.aside operations.jsonl \
+                      workspaces journal leases locks tmp quarantine ballast format.json";
+        (1..=128).contains(&text.len())
+            && text.trim() == text
+            && !text.trim().is_empty()
+            && !text.ends_with('.')
+            && !text.starts_with(['-', '.'])
+            && !text.contains(|sign: char| sign.is_control() || "/\\:*?[]<>|\"@~".contains(sign))
+            && !is_device
+            && !is_own.split(' ').any(|own| folded == own)
+    }
+
+    fn any_name() -> impl Strategy<Value = String> {
+        prop_oneof![
+            1 => any::<String>(),
+            4 => near_text(&[
+                "9f1c2a3e-0b6d-4e55-8f00-aa0000000001", "my session", "CON.txt", "lpt\u{b9}", "Blobs",
+                "operations.jsonl", "a.b", "\u{65e5}\u{672c}", "nul ", "conin$.x", "format.json",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            ]),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn a_session_name_is_what_the_format_says_and_reads_as_it_is_written(text in any_name()) {
+            let name = SessionName::new(&text);
+            let is_reserved_besides = text.to_lowercase().starts_with("index.db");
+            prop_assert_eq!(name.is_ok(), is_session_name(&text) && !is_reserved_besides, "{:?}", text);
+            if let Ok(name) = name {
+                prop_assert_eq!(name.as_str(), &*text);
+                prop_assert_eq!(name.as_str().parse(), Ok(name.clone()));
+                assert_stays_inside(name.as_str().as_bytes());
+                prop_assert!(!name.to_string().contains(char::is_control));
+            }
+        }
+
+        #[test]
+        fn numbers_and_ids_have_one_text_form_each(text in near_text(&[
+            "0", "17", "9007199254740991", "00112233445566778899aabbccddeeff",
+            "00112233-4455-6677-8899-aabbccddeeff", "{00112233445566778899aabbccddeeff}",
+        ])) {
+            if let Ok(seq) = text.parse::<Seq>() {
+                prop_assert_eq!(seq.to_string(), &*text);
+                prop_assert!(seq <= Seq::MAX);
+            }
+            if let Ok(id) = text.parse::<OperationId>() {
+                prop_assert_eq!(id.to_string(), &*text);
+                prop_assert_eq!(OperationId::from_bytes(id.to_bytes()), id);
+            }
+        }
     }
 }

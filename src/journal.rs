@@ -3,6 +3,9 @@
 //! One JSON file for each workspace, outside the workspace. It is there before the first temporary
 //! file is, and it says `applying` before the first change is made; it goes away last.
 
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{self, Dir, FileKind, FileStat};

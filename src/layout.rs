@@ -3,6 +3,9 @@
 //! Only names and `format.json`; what is in the other files is their owners' business. `docs/format.md`
 //! draws the directory.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};

@@ -19,6 +19,8 @@ mod layout;
 pub mod limits;
 pub mod manifest;
 pub mod monitor;
+#[cfg(test)]
+mod mutation;
 pub mod operation;
 pub mod path;
 pub mod plan;

@@ -6,6 +6,8 @@
 mod entry;
 mod page;
 mod part;
+#[cfg(test)]
+mod tests;
 mod text;
 mod tree;
 

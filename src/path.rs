@@ -302,7 +302,10 @@ const fn is_format_control(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::mutation::{assert_stays_inside, config, near, one_of};
 
     fn path(text: &str) -> RelPath {
         RelPath::new(text.as_bytes()).unwrap()
@@ -357,6 +360,67 @@ mod tests {
                 let found: Vec<usize> = at_or_below(list, &path, |it| it).collect();
                 let one_by_one = (0..list.len()).filter(|it| list[*it].is_at_or_below(&path));
                 assert_eq!(found, one_by_one.collect::<Vec<_>>(), "{path}");
+            }
+        }
+    }
+
+    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+        near(one_of(&["", "a", "a/b/c", "a-b/..a/...", "\u{e9}/x y", ".git/config"]))
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_is_taken_for_a_path_stays_below_the_root(bytes in any_bytes()) {
+            let path = RelPath::new(&bytes);
+            let leads_out = |name: &[u8]| matches!(name, b"" | b"." | b"..") || name.contains(&0);
+            let is_path = bytes.is_empty()
+                || (bytes.len() <= 32 * 1024 && !bytes.split(|&byte| byte == b'/').any(leads_out));
+            prop_assert_eq!(path.is_ok(), is_path, "{:?}", bytes);
+            let Ok(path) = path else { return Ok(()) };
+            assert_stays_inside(path.as_bytes());
+            prop_assert_eq!(path.as_bytes(), &*bytes);
+            prop_assert_eq!(path.components().collect::<Vec<_>>().join(&b'/'), bytes);
+            for above in path.ancestors() {
+                assert_stays_inside(above.as_bytes());
+                prop_assert!(path.is_at_or_below(&above) && above != path);
+            }
+            prop_assert_eq!(path.parent(), path.ancestors().last());
+            if let Some(parent) = path.parent() {
+                prop_assert_eq!(parent.join(path.name()), Ok(path.clone()));
+            }
+            prop_assert!(!path.to_string().contains(char::is_control));
+        }
+
+        #[test]
+        fn a_part_of_a_buffer_is_a_path_as_if_it_were_alone(
+            bytes in any_bytes(),
+            start in prop_oneof![0..12_usize, Just(usize::MAX)],
+            length in prop_oneof![0..12_usize, Just(usize::MAX)],
+        ) {
+            let buffer: Arc<[u8]> = bytes.into();
+            let part = start.checked_add(length).and_then(|end| buffer.get(start..end));
+            let alone = part.map(RelPath::new);
+            let shared = RelPath::shared(&buffer, start, length);
+            match alone {
+                Some(alone) => prop_assert_eq!(shared, alone),
+                None => prop_assert!(shared.is_err() || length == 0),
+            }
+        }
+
+        #[test]
+        fn a_joined_name_is_one_component_or_refused(
+            bytes in any_bytes(),
+            name in any_bytes(),
+        ) {
+            let Ok(path) = RelPath::new(&bytes) else { return Ok(()) };
+            if let Ok(joined) = path.join(&name) {
+                assert_stays_inside(joined.as_bytes());
+                prop_assert_eq!((joined.name(), joined.parent()), (&*name, Some(path)));
+            } else {
+                prop_assert!(matches!(&*name, b"" | b"." | b"..") || name.contains(&0)
+                    || name.contains(&b'/'));
             }
         }
     }

@@ -390,7 +390,10 @@ fn has_form(name: &[u8], form: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::mutation::{config, near_text};
 
     fn is_secret(path: &str) -> bool {
         let mut components = path.rsplit('/');
@@ -563,5 +566,73 @@ mod tests {
         assert_ne!(default.digest(), moved.digest());
         assert_ne!(default.digest(), limited.digest());
         assert_eq!(default.digest(), ScopeSettings::default().digest());
+    }
+
+    /// As [`has_form`] by a table of all pairs of beginnings: slow, and plainly right.
+    fn has_form_by_table(name: &[u8], form: &[u8]) -> bool {
+        let mut fits: Vec<bool> = (0..=name.len()).map(|length| length == 0).collect();
+        for &sign in form {
+            let mut next = vec![false; name.len() + 1];
+            for at in 0..=name.len() {
+                next[at] = match sign {
+                    b'*' => fits[at] || (at > 0 && next[at - 1]),
+                    _ => at > 0 && fits[at - 1] && name[at - 1] == sign,
+                };
+            }
+            fits = next;
+        }
+        fits[name.len()]
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn a_form_describes_what_a_table_of_all_beginnings_says(
+            name in "[ab]{0,12}",
+            form in "[ab*]{0,12}",
+        ) {
+            let (name, form) = (name.as_bytes(), form.as_bytes());
+            prop_assert_eq!(has_form(name, form), has_form_by_table(name, form));
+        }
+
+        /// Whatever a settings file holds: patterns are about names, are kept as given, and any name can
+        /// be asked about.
+        #[test]
+        fn no_text_in_the_place_of_a_pattern_does_harm(
+            text in near_text(&[".env*", "!*.pub", ".docker/config.json", "*a*b*", "\u{212a}*", "**"]),
+            parent in near_text(&["", ".docker", "\u{212a}"]),
+            name in near_text(&[".env.local", "config.json", "xaxbx", "\u{212a}EY"]),
+        ) {
+            match NamePatterns::new([&*text]) {
+                Ok(set) => {
+                    prop_assert_eq!(set.texts(), [&*text]);
+                    let pattern = text.strip_prefix('!').unwrap_or(&text);
+                    prop_assert!(!pattern.is_empty() && !pattern.contains('\0'));
+                    prop_assert!(pattern.matches('/').count() <= 1);
+                    let is_in = set.matches(parent.as_bytes(), name.as_bytes());
+                    let upper = name.to_ascii_uppercase();
+                    prop_assert_eq!(set.matches(parent.as_bytes(), upper.as_bytes()), is_in);
+                    if text.starts_with('!') {
+                        prop_assert!(!is_in);
+                    } else if !text.contains('/') {
+                        let (name, form) = (lower(name.as_bytes()), lower(text.as_bytes()));
+                        prop_assert_eq!(is_in, has_form_by_table(&name, &form));
+                    }
+                }
+                Err((refused, _)) => prop_assert_eq!(refused, text),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_is_tried_in_no_time() {
+        let begun = std::time::Instant::now();
+        let longest_name = "a".repeat(255);
+        for form in ["*a".repeat(20_000), "a*".repeat(20_000), "*".repeat(40_000)] {
+            let set = NamePatterns::new([format!("{form}b*"), format!("x/{form}b")]).unwrap();
+            assert!(!set.matches(b"x", longest_name.as_bytes()));
+        }
+        assert!(begun.elapsed().as_secs() < 5);
     }
 }

@@ -3,6 +3,9 @@
 //! Contexts and buffers belong to the thread and are used again: making them costs more than
 //! compressing a small file.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 

@@ -89,20 +89,30 @@ fn changed_paths(root: &Path, file: &Path, context: &Context) -> Outcome<Vec<Rel
         let source = io::Error::other(format!("it is longer than {LIST_BYTES_MAX} bytes"));
         return Err(unreadable(source).into());
     }
-    let end = if text.contains(&0) { 0 } else { b'\n' };
-    let (mut paths, mut outside) = (Vec::new(), 0u64);
-    for word in text.split(|&byte| byte == end).filter(|word| !word.is_empty()) {
-        match target::path_inside(context, root, OsStr::from_bytes(word))? {
-            Some(path) => paths.push(path),
-            None => outside += 1,
-        }
-    }
+    let (paths, outside) = paths_of_list(&text, root, &context.settings.directory)?;
     if outside > 0 {
         let count = format::counted(outside, "path of the list lies", "paths of the list lie");
         let text = format!("{count} outside of {}", printable(root.as_os_str().as_bytes()));
         context.printer.style().complain(Kind::Note, &text);
     }
     Ok(paths)
+}
+
+/// The paths of a list, relative to the workspace `root`, and how many more lie outside of it.
+fn paths_of_list(
+    text: &[u8],
+    root: &Path,
+    directory: &Path,
+) -> turnpoint::Result<(Vec<RelPath>, u64)> {
+    let end = if text.contains(&0) { 0 } else { b'\n' };
+    let (mut paths, mut outside) = (Vec::new(), 0);
+    for word in text.split(|&byte| byte == end).filter(|word| !word.is_empty()) {
+        match target::path_inside(root, directory, OsStr::from_bytes(word))? {
+            Some(path) => paths.push(path),
+            None => outside += 1,
+        }
+    }
+    Ok((paths, outside))
 }
 
 fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
@@ -165,5 +175,69 @@ pub(crate) fn name_problems(problems: &[CaptureProblem], count: u64, style: Styl
     if more > 0 {
         let hint = if problems.len() > most { " (--verbose names more)" } else { "" };
         printer::aside(&format!("  and {} more{hint}", format::number(more)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    const WORDS: [&[u8]; 14] = [
+        b"a.rs",
+        b"../b/./c/",
+        b"/r/w/x",
+        b"/r/w/../w/y",
+        b"/r/w",
+        b"..",
+        b"../..",
+        b"../../../etc/passwd",
+        b"/etc/passwd",
+        b"/r/wx",
+        b"~/x",
+        b" ",
+        b"\xff\x1b[2J",
+        b"a\r",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A path of the list is one in the workspace, or is counted as one outside; none is left out.
+        #[test]
+        fn no_list_of_changed_paths_leads_out(
+            words in vec(prop_oneof![
+                3 => select(&WORDS[..]).prop_map(<[u8]>::to_vec),
+                1 => vec(any::<u8>(), 0..12),
+            ], 0..8),
+            end in select(&[0, b'\n'][..]),
+        ) {
+            let (root, directory) = (Path::new("/r/w"), Path::new("/r/w/src"));
+            let text = words.join(&end);
+            let end = if text.contains(&0) { 0 } else { b'\n' };
+            let count = text.split(|&byte| byte == end).filter(|word| !word.is_empty()).count();
+            let (paths, outside) = paths_of_list(&text, root, directory).unwrap();
+            prop_assert_eq!(paths.len() as u64 + outside, count as u64);
+            let mut again = Vec::new();
+            for path in &paths {
+                let leads_out = |name: &[u8]| matches!(name, b"" | b"." | b"..") || name.contains(&0);
+                let bytes = path.as_bytes();
+                prop_assert!(bytes.is_empty() || !bytes.split(|&byte| byte == b'/').any(leads_out));
+                again.extend([b"/r/w/", bytes, b"\0"].concat());
+            }
+            prop_assert_eq!(paths_of_list(&again, root, directory).unwrap(), (paths, 0));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_an_error_and_not_left_out() {
+        let (root, directory) = (Path::new("/r/w"), Path::new("/r/w/src"));
+        let list = ["a", &"x".repeat(40_000), "b"].join("\n");
+        assert!(paths_of_list(list.as_bytes(), root, directory).is_err());
+        let outside = paths_of_list(b"/r/x\0../../y\0/r/w/src/../z\0", root, directory).unwrap();
+        assert_eq!(outside, (vec![RelPath::new("z").unwrap()], 2));
     }
 }

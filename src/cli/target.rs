@@ -101,14 +101,14 @@ pub(crate) fn paths<'a>(
     words.into_iter().map(|word| Ok(relative(root, directory, word)?)).collect()
 }
 
-/// The path that `word` means, relative to the workspace `root`; `None` where it lies outside.
+/// The path that `word`, seen from `directory`, means, relative to the workspace `root`; `None` where it
+/// lies outside.
 pub(crate) fn path_inside(
-    context: &Context,
     root: &Path,
+    directory: &Path,
     word: &OsStr,
-) -> Outcome<Option<RelPath>> {
-    let Some(inside) = inside(root, &context.settings.directory, word) else { return Ok(None) };
-    Ok(Some(rel_path(&inside, word)?))
+) -> turnpoint::Result<Option<RelPath>> {
+    inside(root, directory, word).map(|inside| rel_path(&inside, word)).transpose()
 }
 
 /// `word` seen from `directory`, relative to `root`.

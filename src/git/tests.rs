@@ -1,7 +1,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::mutation::{assert_stays_inside, config, near, one_of};
 
 /// A git of the test's own: no configuration but its own, a fixed identity.
 fn git(directory: &Path, arguments: &[&str]) -> String {
@@ -321,4 +324,45 @@ fn a_cancelled_child_is_killed_and_reaped() {
     // It may have been killed before it had written all of its number.
     let id = fs::read_to_string(&id_file).unwrap();
     assert!(id.trim().is_empty() || !is_running(id.trim()));
+}
+
+/// Lines as git prints them, of paths of all kinds.
+fn any_list() -> impl Strategy<Value = Vec<u8>> {
+    one_of(&[
+        "",
+        "H a\0S b\0M c/d\0M c/d\0M c/d\0",
+        "H in/a\0H in-b\0s in/c/\u{e9}\0H inner\0",
+        "H in\0H in/../x\0H /etc\0H in//x\0H ..\0H .\0",
+    ])
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Whatever git, or something in its place, prints: a path is one below the directory asked about.
+    #[test]
+    fn no_list_in_the_place_of_gits_does_harm(
+        list in near(any_list()),
+        prefix in one_of(&["", "in", "c/d", "..", "/"]),
+    ) {
+        let lines = list.split(|&byte| byte == 0).filter(|line| !line.is_empty()).count();
+        match parse_tracked(&list, &prefix) {
+            Ok(paths) => {
+                prop_assert!(paths.len() <= lines);
+                prop_assert!(paths.windows(2).all(|pair| pair[0].path != pair[1].path));
+                let mut again = Vec::new();
+                for TrackedPath { path, skip_worktree } in &paths {
+                    assert_stays_inside(path.as_bytes());
+                    let below = if prefix.is_empty() { &b""[..] } else { b"/" };
+                    again.extend_from_slice(if *skip_worktree { b"S " } else { b"H " });
+                    again.extend([&prefix, below, path.as_bytes(), b"\0"].concat());
+                }
+                prop_assert_eq!(parse_tracked(&again, &prefix), Ok(paths));
+            }
+            Err(error) => {
+                assert!(matches!(&error, GitError::Failed { .. }));
+                prop_assert!(!error.to_string().contains(char::is_control));
+            }
+        }
+    }
 }

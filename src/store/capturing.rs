@@ -457,3 +457,31 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
         tell("the log of the index was not emptied", &error);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mutation::{config, near_text};
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn a_label_is_one_line_that_a_terminal_can_show(
+            text in near_text(&["before the change", "\u{e9}\u{65e5}", "a\tb", "x"]),
+        ) {
+            let is_label = (1..=512).contains(&text.len())
+                && text.chars().all(|character| !character.is_control());
+            match check_label(&text) {
+                Ok(()) => prop_assert!(is_label),
+                Err(Error::InvalidLabel { label, .. }) => {
+                    prop_assert!(!is_label);
+                    prop_assert_eq!(label, text);
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+}

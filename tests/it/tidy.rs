@@ -10,6 +10,7 @@ use std::process::Command;
 /// From the lowest up. A module uses modules of lower floors; on its own floor only what
 /// [`SAME_FLOOR`] allows.
 const FLOORS: &[(&str, &[&str])] = &[
+    ("for tests only", &["mutation"]),
     ("vocabulary", &["clock", "error", "hash", "id", "limits", "monitor", "path"]),
     ("model", &["checkpoint", "manifest", "operation", "plan", "settings"]),
     ("pools", &["threads"]),
