@@ -2,6 +2,9 @@
 //!
 //! The files here are the truth; the index repeats them. Nothing here decides what may be removed.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -278,8 +281,16 @@ impl Sessions {
         let path = self.session_file_path(session);
         match disk::read_small(&path, limits::SMALL_FILE_BYTES_MAX)? {
             None => Ok(SessionFile::default()),
-            Some(text) => serde_json::from_slice(&text)
-                .map_err(|error| not_understood(&path, error.to_string())),
+            Some(text) => {
+                let file: SessionFile = serde_json::from_slice(&text)
+                    .map_err(|error| not_understood(&path, error.to_string()))?;
+                // Believed, it would leave the session without a number for ever.
+                if file.next_seq > Seq::MAX.get() + 1 {
+                    let reason = format!("{} is more than any number given", file.next_seq);
+                    return Err(not_understood(&path, reason));
+                }
+                Ok(file)
+            }
         }
     }
 
