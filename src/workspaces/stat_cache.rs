@@ -116,6 +116,11 @@ impl StatCache {
         let head = disk::read_range(&file, 0, HEADER_BYTES)?;
         let (header, table) = decode_header(&head)?;
         let (rules_place, blocks) = decode_table(&read_place(&file, size, &table)?)?;
+        // No two blocks are in one place: what is made of them is in proportion to the file.
+        let lengths = blocks.iter().map(|(place, _)| place.length);
+        if lengths.fold(0, u64::saturating_add) > size {
+            return None;
+        }
         let rules = decode_rules(&read_place(&file, size, &rules_place)?)?;
         let decode = |(place, count): &(Place, usize)| {
             decode_block(&read_place(&file, size, place)?, *count)
@@ -391,6 +396,10 @@ fn decode_table(mut rest: &[u8]) -> Option<(Place, Vec<(Place, usize)>)> {
     while !rest.is_empty() {
         let place = take_place(&mut rest)?;
         let count = usize::try_from(u64::from_le_bytes(take(&mut rest)?)).ok()?;
+        // None is ever written of nothing, and the others are told apart by their first entries.
+        if count == 0 {
+            return None;
+        }
         blocks.push((place, count));
     }
     Some((rules, blocks))
@@ -428,153 +437,4 @@ fn decode_header(bytes: &[u8]) -> Option<(CacheHeader, Place)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hash::BlobHash;
-    use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
-    use crate::walk::{KnownIgnoreFile, Stamps};
-
-    fn entry(path: &str, kind: EntryKind) -> CachedEntry {
-        let path = RelPath::new(path.as_bytes()).unwrap();
-        let entry = Entry { path, mode: Mode::from_st_mode(0o644), kind };
-        CachedEntry { entry, stamps: Stamps::default(), racy: false }
-    }
-
-    fn all_kinds() -> Vec<CachedEntry> {
-        let hash = BlobHash::of(b"x");
-        let mut file = entry("a", EntryKind::File { size: 3, mtime_ns: -5, hash, unstable: true });
-        file.stamps = Stamps { size: 3, mtime_ns: 4, ctime_ns: 5, inode: 6 };
-        file.racy = true;
-        vec![
-            entry("", EntryKind::Dir { listed: Listed::Whole }),
-            file,
-            entry("b", EntryKind::Symlink { target: b"../\xff".as_slice().into() }),
-            entry("c", EntryKind::Dir { listed: Listed::Partial }),
-            entry("d", EntryKind::Omitted { reason: OmitReason::Purged, rest: 9 }),
-        ]
-    }
-
-    fn rules() -> KnownRules {
-        let path = |text: &str| RelPath::new(text).unwrap();
-        let stamps = Stamps { size: 9, mtime_ns: -1, ctime_ns: 2, inode: 3 };
-        let hash = BlobHash::of(b"*.o");
-        KnownRules {
-            digest: Digest::of(b"rules"),
-            ignore_files: vec![KnownIgnoreFile {
-                path: path("a/.gitignore"),
-                hash,
-                stamps,
-                racy: true,
-            }],
-            repositories: vec![path("b"), path("b/c")],
-            lifted: vec![path("a/x.o")],
-        }
-    }
-
-    fn header() -> CacheHeader {
-        CacheHeader {
-            store: StoreId::random(),
-            checkpoint: CheckpointId {
-                session: SessionName::new(&"s".repeat(128)).unwrap(),
-                seq: Seq::new(7).unwrap(),
-            },
-            digest: Digest::of(b"manifest"),
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_the_header_can_be_renewed_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path();
-        let tmp = Dir::open(path).unwrap();
-        let (first, second) = (header(), header());
-        for rules in [Some(rules()), None] {
-            StatCache::write(path, &first, &all_kinds(), rules.as_ref(), &tmp).unwrap();
-            let cache = StatCache::read(path).unwrap();
-            assert_eq!((&cache.header, &cache.tree.entries), (&first, &all_kinds()));
-            assert_eq!(cache.tree.rules, rules);
-            cache.rewrite_header(path, &second).unwrap();
-            let cache = StatCache::read(path).unwrap();
-            assert_eq!((&cache.header, &cache.tree.entries), (&second, &all_kinds()));
-            assert_eq!(cache.tree.rules, rules);
-        }
-    }
-
-    #[test]
-    fn a_cache_with_one_byte_changed_or_cut_is_not_trusted() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("stat-cache");
-        let tmp = Dir::open(dir.path()).unwrap();
-        StatCache::write(dir.path(), &header(), &all_kinds(), Some(&rules()), &tmp).unwrap();
-        let good = std::fs::read(&path).unwrap();
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            std::fs::write(&path, &bad).unwrap();
-            assert!(StatCache::read(dir.path()).is_none(), "byte {at} flipped");
-            std::fs::write(&path, &good[..at]).unwrap();
-            assert!(StatCache::read(dir.path()).is_none(), "cut to {at} bytes");
-        }
-    }
-    /// Whatever is changed, added and taken away: what is read after an update is what was to be
-    /// written, and only the blocks concerned were.
-    #[test]
-    fn an_update_leaves_what_writing_it_anew_would() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, file) = (dir.path(), dir.path().join("stat-cache"));
-        let tmp = Dir::open(path).unwrap();
-        let file_entry = |number: usize, size| {
-            let hash = BlobHash::of(b"x");
-            let kind = EntryKind::File { size, mtime_ns: 1, hash, unstable: false };
-            entry(&format!("f{number:05}"), kind)
-        };
-        let mut entries: Vec<CachedEntry> = (0..3_000).map(|n| file_entry(2 * n, 1)).collect();
-        StatCache::write(path, &header(), &entries, None, &tmp).unwrap();
-        let whole = std::fs::metadata(&file).unwrap().len();
-        let changes: [(&[usize], &[usize], &[usize]); 7] = [
-            (&[4], &[], &[]),
-            (&[], &[1, 3, 5_997], &[]),
-            (&[], &[], &[0, 4_000]),
-            (&[700, 5_998], &[5_999, 701], &[5_996]),
-            (&[], &[], &[]),
-            // A whole block, and more, goes.
-            (&[], &[], &(1_000..2_400).step_by(2).collect::<Vec<_>>()),
-            // A block is split.
-            (&[], &(2_401..5_901).step_by(2).collect::<Vec<_>>(), &[]),
-        ];
-        for (round, (changed, added, gone)) in changes.into_iter().enumerate() {
-            let touch = |number: &usize| file_entry(*number, 2 + round as u64);
-            for new in changed.iter().chain(added).map(touch) {
-                match entries.binary_search_by(|old| old.entry.path.cmp(&new.entry.path)) {
-                    Ok(at) => entries[at] = new,
-                    Err(at) => entries.insert(at, new),
-                }
-            }
-            let gone_paths: Vec<RelPath> = gone.iter().map(|n| touch(n).entry.path).collect();
-            entries.retain(|cached| !gone_paths.contains(&cached.entry.path));
-            let numbers = changed.iter().chain(added).chain(gone);
-            let touched: Vec<RelPath> = numbers.map(|n| touch(n).entry.path).collect();
-            let rules = (round % 2 == 1).then(rules);
-            let (rules, header) = (rules.as_ref(), header());
-            let news = News { entries: &entries, touched: &touched, rules, has_new_rules: true };
-            let before = std::fs::metadata(&file).unwrap().len();
-            StatCache::read(path).unwrap().update(path, &header, news, &tmp).unwrap();
-            let after = std::fs::metadata(&file).unwrap().len();
-            if touched.len() < 10 {
-                assert!(after - before < whole / 3, "{round}: {before} {after} of {whole}");
-            }
-            let read = StatCache::read(path).unwrap();
-            assert_eq!((&read.header, read.tree.rules.as_ref()), (&header, rules));
-            assert_eq!(read.tree.entries, entries, "{round}");
-            assert!(read.parts.blocks.iter().all(|block| block.count <= BLOCK_ENTRIES_MAX));
-        }
-        // What is not used any more does not grow for ever.
-        for _ in 0..100 {
-            let touched: Vec<RelPath> = entries.iter().map(|e| e.entry.path.clone()).collect();
-            let news =
-                News { entries: &entries, touched: &touched, rules: None, has_new_rules: false };
-            StatCache::read(path).unwrap().update(path, &header(), news, &tmp).unwrap();
-        }
-        assert!(std::fs::metadata(&file).unwrap().len() < 3 * whole);
-    }
-}
+mod tests;
