@@ -41,14 +41,18 @@ fn lines(line: &[u8]) -> Option<Vec<String>> {
 /// for directories, although no slash is before them. So `a**/b` matches `ab`, `ax/b` and `a/x/b`.
 fn after_literal(start: &str, rest: &[u8]) -> Option<Vec<String>> {
     let literal = body(start.as_bytes())?;
-    let count = rest.iter().take_while(|&&byte| byte == b'*').count();
+    let count = stars_at(rest);
     let behind = &rest[count..];
-    let below = behind.strip_prefix(b"\\").unwrap_or(behind).strip_prefix(b"/");
     if start.is_empty() || start.ends_with('/') || count < 2 {
         return Some(vec![format!("{literal}{}", body(rest)?)]);
     }
-    match below {
-        Some(below) => {
+    match below_directories(rest) {
+        Some(mut below) => {
+            // Directories below directories are directories: said once, or a line of many would be
+            // written again for each of them.
+            while let Some(further) = below_directories(below) {
+                below = further;
+            }
             let mut bodies = after_literal(start, below)?;
             bodies.push(format!("{literal}*/**/{}", body(below)?));
             Some(bodies)
@@ -56,6 +60,18 @@ fn after_literal(start: &str, rest: &[u8]) -> Option<Vec<String>> {
         None if behind.is_empty() => Some(vec![format!("{literal}*"), format!("{literal}*/**")]),
         None => Some(vec![format!("{literal}{}", body(rest)?)]),
     }
+}
+
+/// What follows the stars for any number of directories at the beginning of a pattern.
+fn below_directories(pattern: &[u8]) -> Option<&[u8]> {
+    let count = stars_at(pattern);
+    let behind = &pattern[count..];
+    let below = behind.strip_prefix(b"\\").unwrap_or(behind).strip_prefix(b"/");
+    below.filter(|_| count >= 2)
+}
+
+fn stars_at(pattern: &[u8]) -> usize {
+    pattern.iter().take_while(|&&byte| byte == b'*').count()
 }
 
 /// Without the spaces at the end, unless a backslash keeps them.
@@ -294,6 +310,8 @@ mod tests {
             ("a**/b", &["/ab", "/a*/**/b"]),
             ("!/a**", &["!/a*", "!/a*/**"]),
             ("?a**/b", &["/?a*/b"]),
+            ("a**/**/***/b", &["/ab", "/a*/**/b"]),
+            ("a**/**", &["/a*", "/a*/**", "/a*/**/**"]),
         ] {
             assert_eq!(translate(line.as_bytes()), expected, "{line:?}");
         }

@@ -5,6 +5,9 @@
 //! own; within a file the last line that matches. A nested repository begins anew, as git there sees
 //! nothing of the outer one.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
