@@ -14,6 +14,7 @@ mod model;
 mod mounts;
 mod packs;
 mod place;
+mod protocol;
 mod restoring;
 mod round_trip;
 mod scaffolding;
