@@ -106,6 +106,13 @@ pub(crate) fn spread(steps: Vec<Step>, most: usize) -> Vec<Step> {
 }
 
 impl Step {
+    /// Whether a run from the same state may end without it: other threads share out their work anew
+    /// each time, and so with the main one the waiting for a disk; and how many pages of the index a
+    /// transaction writes depends on what the ids of the run are.
+    pub(crate) fn varies(&self) -> bool {
+        !self.is_main || ["fsync", "pwrite64"].contains(&self.call.as_str())
+    }
+
     /// Runs the program, which dies at the beginning of the call. The code is 137 if it did.
     #[track_caller]
     pub(crate) fn kill(&self, program: &Program, arguments: &[&str]) -> Run {
