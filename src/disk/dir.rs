@@ -284,6 +284,8 @@ impl Dir {
         let mut names = self.list().at("list", &self.path)?;
         let Names { bytes, ranges } = &mut names;
         ranges.sort_unstable_by(|a, b| bytes[a.clone()].cmp(&bytes[b.clone()]));
+        // A name that is replaced while it is listed may be given twice.
+        ranges.dedup_by(|a, b| bytes[a.clone()] == bytes[b.clone()]);
         Ok(names)
     }
 

@@ -211,6 +211,8 @@ impl Tree {
             }
         }
         names.sort_unstable();
+        // One that is replaced while it is listed may be given twice.
+        names.dedup();
         if names.binary_search(&&b"format.json"[..]).is_ok() && is_store(dir) {
             self.push(vec![omitted(path.clone(), stat, OmitReason::Store)]);
             return Visit::Closed;

@@ -175,6 +175,13 @@ impl RevisitedDirectory<'_> {
             let in_place = now.filter(|now| self.is_in_place(child, now));
             match (&child.entry.kind, in_place.map(|now| now.kind)) {
                 (_, None) if sets_rules(name) => return None,
+                (kind, found)
+                    if matches!(name, b".gitignore" | b"format.json")
+                        && !(matches!(kind, EntryKind::File { .. })
+                            && found == Some(FileKind::File)) =>
+                {
+                    return None;
+                }
                 (EntryKind::File { .. }, Some(FileKind::File)) => {
                     self.judge_one(index, now, same)?;
                 }

@@ -46,7 +46,8 @@ const PLACES: [&str; 16] = [
     "d/.env",
 ];
 
-const CONTENTS: [&str; 5] = ["", "*.log\n", "*.o\n!a/\n", "e/\n", "{\"turnpoint_store\":1}"];
+const CONTENTS: [&str; 6] =
+    ["", "*.log\n", "*.o\n!a/\n", "e/\n", "*.json\n.gitignore\n", "{\"turnpoint_store\":1}"];
 
 fn edit() -> impl Strategy<Value = Edit> {
     let place = || select(&PLACES[..]);
