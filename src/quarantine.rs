@@ -127,10 +127,13 @@ pub(crate) fn apply(access: &Access, file: &Path, monitor: &dyn Monitor) -> Resu
             forget(access, &id)?;
         }
         Some(Thing::Pack(id)) => {
-            // Where it cannot be read nothing can be saved: then it goes as it is.
-            if let Err(error) = access.blobs.salvage_pack(id) {
+            // Where it cannot be read nothing can be saved: then it goes as it is. But where there is no
+            // room for what is whole in it, it stays.
+            if let Err(error) = access.blobs.whole_in_pack(id) {
                 let text = format!("nothing of it was saved: {}", with_source(&error));
                 monitor.notice(&crate::monitor::Notice::Remark { text });
+            } else {
+                access.blobs.salvage_pack(id)?;
             }
             move_away(access, &relative)?;
         }
