@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{self, Dir, FileKind, FileStat};
 use crate::doctor::{Condition, Diagnosis, FIX, is_ahead, shell_word};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::{OperationId, PackId, Seq, SessionName, WorkspaceId};
 use crate::layout::Layout;
@@ -141,8 +141,11 @@ impl Seen {
             // Gone since the listing.
             let Some(stat) = dir.stat(&name)? else { continue };
             let path = dir.path_of(&name);
-            self.note(&path, &stat);
-            match sort_of(place, &name, stat.kind) {
+            let sort = sort_of(place, &name, stat.kind);
+            if !matches!(sort, Sort::Unknown) {
+                self.note(&path, &stat);
+            }
+            match sort {
                 Sort::Directory(place) => inside.push((place, name)),
                 Sort::File => {}
                 Sort::Kept => {
@@ -354,7 +357,7 @@ fn is_kept_name(name: &str) -> bool {
 /// Nothing is given to anybody. Symlinks are left alone.
 ///
 /// # Errors
-/// [`crate::Error::Io`]: what belongs to another user cannot be changed.
+/// [`Error::Io`], but not for what belongs to another user.
 pub(crate) fn tighten(layout: &Layout) -> Result<()> {
     let root = Dir::open(layout.root())?;
     let stat = root.stat_self()?;
@@ -369,12 +372,19 @@ fn tighten_in(place: Place, dir: &Dir) -> Result<()> {
         let Some(stat) = dir.stat(&name)? else { continue };
         let sort = sort_of(place, &name, stat.kind);
         let allowed = match stat.kind {
+            // What is no part of a store is somebody else's.
+            _ if matches!(sort, Sort::Unknown) => continue,
             FileKind::Dir => 0o700,
             FileKind::File => 0o600,
             _ => continue,
         };
         if stat.mode.bits() & 0o077 != 0 {
-            dir.set_mode(&name, Mode::from_st_mode(stat.mode.bits() & allowed))?;
+            match dir.set_mode(&name, Mode::from_st_mode(stat.mode.bits() & allowed)) {
+                // It belongs to another user, which is told as such, and stops nothing else.
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::PermissionDenied => {}
+                other => other?,
+            }
         }
         if let Sort::Directory(place) = sort {
             tighten_in(place, &dir.open_child(&name)?)?;
