@@ -183,7 +183,7 @@ impl Tree {
 
     /// As [`Tree::visit`], for a directory that is open; what `stat` says of it was seen before it was
     /// listed.
-    fn visit_opened(
+    pub(super) fn visit_opened(
         &self,
         dir: &Dir,
         stat: FileStat,
@@ -200,6 +200,7 @@ impl Tree {
         } else {
             match dir.names() {
                 Ok(listed) => {
+                    self.note_change(dir, &stat);
                     own_names = listed;
                     names = own_names.iter().map(Vec::as_slice).collect();
                 }
@@ -221,6 +222,16 @@ impl Tree {
         let mut visitor = Visitor { tree: self, dir, path, rules: &rules, policy };
         let children = visitor.visit(&names, stat, is_whole);
         Visit::Entered { rules, children }
+    }
+
+    /// Notes where a directory has changed since `stat`, which was taken before it was listed: what was
+    /// moved away in between, to one that had been listed by then, is in neither list, and neither
+    /// has stamps that tell.
+    pub(super) fn note_change(&self, dir: &Dir, stat: &FileStat) {
+        let is_as_it_was = dir.stat_self().is_ok_and(|now| Stamps::of(&now) == Stamps::of(stat));
+        if !is_as_it_was {
+            locked(&self.found).missed = true;
+        }
     }
 
     /// The rules in the directory `path` with these names, whose parent's are `above`.

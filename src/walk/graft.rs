@@ -94,6 +94,7 @@ impl Walked {
         paths: &[RelPath],
         monitor: &dyn Monitor,
     ) -> Result<Vec<Forced>> {
+        count_out(&mut self.observations, &self.unlisted);
         // What was put among the observations since is said once.
         self.unlisted.retain(|seen| position(&self.observations, &seen.path).is_err());
         self.observations.append(&mut self.unlisted);
@@ -361,38 +362,52 @@ pub(super) fn sort(observations: &mut [Observed]) {
     observations.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
+/// The names without content that a directory has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unheld {
+    /// How many are among the observations.
+    observed: u64,
+    /// How many more there are that the last of them stands for.
+    rest: u64,
+}
+
 /// Where a directory has more names without content than are listed, the one behind the last listed
 /// stands for the rest, and the directory is partial. What is no longer in the list is returned.
+///
+/// One that stands for others already goes on to do so: nobody looked at those.
 pub(super) fn limit_omitted(observations: &mut Vec<Observed>) -> Vec<Observed> {
-    let mut counts: HashMap<RelPath, usize> = HashMap::new();
+    const SHOWN_MAX: u64 = limits::OMITTED_LISTED_MAX as u64 + 1;
+    let mut unheld: HashMap<RelPath, Unheld> = HashMap::new();
     for observed in observations.iter_mut() {
         if let What::Omitted { rest, .. } = &mut observed.what {
-            *rest = 0;
-            *counts.entry(observed.path.parent().unwrap_or_default()).or_default() += 1;
+            let unheld = unheld.entry(observed.path.parent().unwrap_or_default()).or_default();
+            unheld.observed += 1;
+            unheld.rest += std::mem::take(rest);
         }
     }
-    counts.retain(|_, count| *count > limits::OMITTED_LISTED_MAX + 1);
-    if counts.is_empty() {
+    unheld.retain(|_, unheld| unheld.observed > SHOWN_MAX || unheld.rest > 0);
+    if unheld.is_empty() {
         return Vec::new();
     }
-    let mut listed: HashMap<RelPath, usize> = HashMap::new();
+    let mut shown: HashMap<RelPath, u64> = HashMap::new();
     let mut unlisted = Vec::new();
     let mut kept = Vec::with_capacity(observations.len());
     for mut observed in observations.drain(..) {
         match &mut observed.what {
-            What::Dir { listed } if counts.contains_key(&observed.path) => {
+            What::Dir { listed } if unheld.contains_key(&observed.path) => {
                 *listed = Listed::Partial;
             }
             What::Omitted { rest, .. } => {
                 let parent = observed.path.parent().unwrap_or_default();
-                if let Some(count) = counts.get(&parent) {
-                    let listed = listed.entry(parent).or_default();
-                    *listed += 1;
-                    if *listed == limits::OMITTED_LISTED_MAX + 1 {
-                        *rest = (count - *listed) as u64;
-                    } else if *listed > limits::OMITTED_LISTED_MAX {
+                if let Some(unheld) = unheld.get(&parent) {
+                    let shown = shown.entry(parent).or_default();
+                    *shown += 1;
+                    if *shown > SHOWN_MAX {
                         unlisted.push(observed);
                         continue;
+                    }
+                    if *shown == unheld.observed.min(SHOWN_MAX) {
+                        *rest = unheld.observed - *shown + unheld.rest;
                     }
                 }
             }
@@ -402,4 +417,19 @@ pub(super) fn limit_omitted(observations: &mut Vec<Observed>) -> Vec<Observed> {
     }
     *observations = kept;
     unlisted
+}
+
+/// Lets nothing stand for `unlisted` any more, which are about to be among the observations again.
+fn count_out(observations: &mut [Observed], unlisted: &[Observed]) {
+    let mut counts: HashMap<RelPath, u64> = HashMap::new();
+    for observed in unlisted {
+        *counts.entry(observed.path.parent().unwrap_or_default()).or_default() += 1;
+    }
+    for observed in observations {
+        if let What::Omitted { rest: rest @ 1.., .. } = &mut observed.what
+            && let Some(count) = counts.remove(&observed.path.parent().unwrap_or_default())
+        {
+            *rest = rest.saturating_sub(count);
+        }
+    }
 }

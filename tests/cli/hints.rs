@@ -72,3 +72,33 @@ fn a_list_that_cannot_be_read_or_understood_captures_nothing() {
         1
     );
 }
+
+/// Where one name stands for others that are not held, it goes on to do so although nobody looks there.
+#[test]
+fn what_is_counted_as_not_held_goes_on_to_be_counted() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let git = |arguments: &[&str]| {
+        let mut command = program.other("git");
+        run(command.arg("-C").arg(program.workspace()).args(arguments)).ok();
+    };
+    git(&["init", "-q"]);
+    build(&program.workspace(), [(".gitignore", file("*.log\n")), ("d/b.txt", file("two"))]);
+    for number in 0..1_015 {
+        fs::write(program.workspace().join(format!("{number:04}.log")), "").unwrap();
+    }
+    git(&["add", "-f", "0500.log", ".gitignore", "d"]);
+    let rest = |checkpoint: &str| -> u64 {
+        let run = program.run(["ls", checkpoint, "--json"]).ok();
+        let entries = run.json()["entries"].as_array().unwrap().clone();
+        entries.iter().filter_map(|entry| entry["rest"].as_u64()).sum()
+    };
+    program.run(["capture", "--session", "s"]).ok();
+    assert_eq!(rest("s:0"), 14, "with .git 1,015 names are not held, and 1,001 are named");
+
+    fs::write(program.workspace().join("d/b.txt"), "changed").unwrap();
+    let run = with_list(&program, b"d/b.txt\n", &["-", "--json"]).ok();
+    assert_eq!(run.json()["coverage"], json!({ "hinted": ["d"] }));
+    assert_eq!(rest("s:1"), 14);
+    let run = with_list(&program, b"d/b.txt\n", &["-", "--json", "--if-changed"]).ok();
+    assert_eq!(run.json()["created"], json!(false), "{}", run.stdout);
+}

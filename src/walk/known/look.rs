@@ -81,6 +81,9 @@ fn look_into(
     }
     let is_as_it_was = !known.racy && Stamps::of(&stat) == known.stamps;
     let names = if is_as_it_was { None } else { Some(dir.sorted_names().ok()?) };
+    if names.is_some() {
+        tree.note_change(&dir, &stat);
+    }
     let revisit = RevisitedDirectory { tree, table, rules, detail, dir: &dir, path };
     match names {
         None => revisit.ask(children, &mut same)?,

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
+use crate::walk::directory::Listing;
 
 /// Moves something when the walk comes to a directory for the n-th time.
 struct MoveAt {
@@ -127,4 +128,27 @@ fn an_ignore_file_that_comes_during_a_walk_is_obeyed_by_the_next() {
         assert_eq!(next.as_ref().map_or(anew.clone(), lines), anew, "{at}");
     }
     assert!(came > 0, "it was always met on the way");
+}
+
+/// What is moved out of a directory between the look at it and its listing is in no list, and the
+/// directory's stamps are from before.
+#[test]
+fn a_directory_that_changes_before_it_is_listed_is_noticed() {
+    let case = case();
+    for has_changed in [false, true] {
+        let root = Dir::open(&case.path).unwrap();
+        let (jobs, _asked) = mpsc::channel();
+        let tree = open(&root, &case.path, &case.settings, &case.options, None, jobs).unwrap();
+        let (dir, stat) = tree.open(&path("d03")).unwrap().unwrap();
+        // The clock of stamps has to have moved on.
+        while disk::coarse_now_ns() <= stat.ctime_ns {
+            thread::yield_now();
+        }
+        if has_changed {
+            fs::rename(case.path.join("d03/3"), case.path.join("d00/3")).unwrap();
+        }
+        let rules = tree.root_rules.clone();
+        tree.visit_opened(&dir, stat, &path("d03"), Listing::UNKNOWN, &rules, Policy::Scope);
+        assert_eq!(locked(&tree.found).missed, has_changed);
+    }
 }
