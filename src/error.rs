@@ -491,6 +491,15 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData)
     }
 
+    /// Whether a blob is missing, or its bytes are not what its name says: what a capture that has the
+    /// right bytes heals.
+    pub(crate) const fn is_lost_content(&self) -> bool {
+        matches!(
+            self,
+            Self::BlobMissing { .. } | Self::BlobDamaged { .. } | Self::PageInvalid { .. }
+        )
+    }
+
     /// The error with what caused it, for a reason that is one string.
     pub(crate) fn with_source(&self) -> String {
         match std::error::Error::source(self) {

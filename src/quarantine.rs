@@ -209,8 +209,7 @@ fn manifest_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<St
         Found::Absent => {
             // Moved by a process that did not come to the end.
             let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
-            let moved = access.layout.quarantine().join(id.session.as_str());
-            if row.is_none() || !disk::is_directory(&moved)? {
+            if row.is_none() || !is_moved(access, id)? {
                 return Err(not_there(path));
             }
             "it is gone, and the index still has its checkpoint".to_owned()
@@ -231,6 +230,13 @@ fn manifest_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<St
     Ok(reason)
 }
 
+/// Whether the manifest of that checkpoint is in the quarantine.
+fn is_moved(access: &Access, id: &CheckpointId) -> Result<bool> {
+    let manifest = access.sessions.manifest_path(id);
+    let below = manifest.strip_prefix(access.layout.root()).unwrap_or(&manifest);
+    Ok(disk::modified_ns(&access.layout.quarantine().join(below))?.is_some())
+}
+
 fn not_there(path: &Path) -> Error {
     Error::NotOfStore { path: path.to_owned(), reason: "there is no such file".to_owned() }
 }
@@ -239,10 +245,9 @@ fn is_of_newer_program(text: &[u8]) -> bool {
     matches!(Manifest::decode(text), Err(InvalidManifest::TooNew { .. }))
 }
 
-/// Whether a file may be whole, and is not for this user to read.
+/// Whether a file may be whole, and could only not be read: another user or another time may.
 fn is_withheld(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. }
-        if source.kind() == std::io::ErrorKind::PermissionDenied)
+    matches!(error, Error::Io { .. }) && !error.is_damage()
 }
 
 /// Why the entries of a checkpoint cannot be had; `None` where they can.
@@ -250,8 +255,9 @@ fn tree_damage(access: &Access, manifest: &Manifest, path: &Path) -> Result<Opti
     for tree in trees(manifest) {
         let damage = match read_entries(&access.blobs, tree) {
             Ok(entries) => validate(&entries).err(),
+            Err(error) if error.is_lost_content() => Some(with_source(&error)),
             Err(error) if is_withheld(&error) => return Err(refused(path, with_source(&error))),
-            Err(error) => Some(with_source(&error)),
+            Err(error) => return Err(error),
         };
         if damage.is_some() {
             return Ok(damage);

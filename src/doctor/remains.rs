@@ -139,7 +139,7 @@ fn restores(parts: &Parts<'_>, found: &mut Vec<Diagnosis>) -> Result<()> {
     let known = parts.workspaces.all_remembered()?;
     for (id, journal) in journal::readable(parts.layout)? {
         let workspace = known.iter().find(|workspace| workspace.id == id);
-        found.extend(open_restore(parts, id, &journal, workspace)?);
+        found.extend(open_restore(parts, id, &journal.target.id, workspace)?);
     }
     for workspace in &known {
         // One that is not there, or cannot be looked into, has nothing to be cleared up now.
@@ -173,10 +173,10 @@ fn restores(parts: &Parts<'_>, found: &mut Vec<Diagnosis>) -> Result<()> {
 fn open_restore(
     parts: &Parts<'_>,
     id: WorkspaceId,
-    journal: &Journal,
+    target: &CheckpointId,
     workspace: Option<&Workspace>,
 ) -> Result<Option<Diagnosis>> {
-    let (file, target) = (parts.layout.journal(id), &journal.target.id);
+    let file = parts.layout.journal(id);
     let Some(root) = workspace.and_then(Workspace::root) else {
         let message = format!(
             "a restore of {target} is open, and nobody knows where its workspace is; the checkpoints \
@@ -192,6 +192,10 @@ fn open_restore(
     {
         return Ok(None);
     }
+    // A restore that ended since the journal was read has freed the workspace and left none.
+    // One that cannot be understood is told by the verification.
+    let Ok(Some(journal)) = Journal::read(parts.layout, id) else { return Ok(None) };
+    let target = &journal.target.id;
     let is_there =
         dir.and_then(|dir| identity_of(&dir).ok()).is_some_and(|now| journal.root.is_one(now));
     if !is_there {

@@ -186,12 +186,14 @@ fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
             break;
         }
     }
-    let bad = |id: OperationId| BadFile {
+    let bad = |id: OperationId| {
+        BadFile {
         path: access.layout.leases().join(id.to_string()),
         reason:
-            "its process runs, and the index does not say what it needs: another index has taken \
-                 the place of the one that does; it can be swept when that process has ended"
+            "its process runs, and the index does not say what it needs: it has just begun, or another \
+             index has taken the place of the one that does; when that process has ended it can be swept"
                 .to_owned(),
+    }
     };
     Ok(unknown.into_iter().map(bad).collect())
 }

@@ -341,3 +341,18 @@ fn every_kind_of_finding_is_described() {
         assert_eq!(described.get(id), Some(severity), "{id}");
     }
 }
+
+/// What is in the store's directory and not of the store is nobody's to change.
+#[test]
+fn what_is_no_part_of_the_store_is_left_alone() {
+    let program = captured();
+    let script = "mkdir -m 755 \"$S\"/blobs/notes; printf mine > \"$S\"/blobs/notes/a; \
+                  chmod 755 \"$S\"/blobs/notes/a; printf mine > \"$S\"/packs/README; \
+                  chmod 755 \"$S\"/packs/README; stat -c '%a %n' \"$S\"/blobs/notes/a \"$S\"/packs/README";
+    let before = sh(&program, script).ok().stdout;
+    program.run(["doctor", "--fix"]);
+    let after =
+        sh(&program, "stat -c '%a %n' \"$S\"/blobs/notes/a \"$S\"/packs/README").ok().stdout;
+    assert_eq!(after, before);
+    assert!(before.starts_with("755 "), "{before}");
+}

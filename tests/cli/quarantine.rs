@@ -256,3 +256,19 @@ fn an_open_restore_keeps_what_it_needs() {
     }
     panic!("no death of a restore left it half applied");
 }
+
+/// Only what `quarantine` itself moved is gone on with: of another manifest of the session nobody knows
+/// where it is.
+#[test]
+fn a_manifest_that_was_lost_by_hand_is_not_given_up() {
+    let program = captured();
+    let (lost, moved) = (program.store().join("s/1.json"), program.root().join("1.json"));
+    let other = program.store().join("quarantine/s/2.json");
+    fs::create_dir(other.parent().unwrap()).unwrap();
+    fs::write(&other, "{").unwrap();
+    fs::rename(&lost, &moved).unwrap();
+    program.run(["quarantine", "s/1.json", "--yes"]).exits(2);
+    fs::rename(&moved, &lost).unwrap();
+    assert_eq!(seqs(&program), [0, 1, 2]);
+    restored(&program, "s:1");
+}
