@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::access::Access;
 use crate::disk;
-use crate::error::{BadFile, Error, Result};
+use crate::error::{BadFile, Result};
 use crate::id::{CheckpointId, SessionName};
 use crate::operation::OperationRow;
 use crate::registration::{Liveness, liveness};
@@ -132,11 +132,7 @@ fn adopt(
             compared.adopted += u64::from(is_there);
             Ok(true)
         }
-        Err(
-            error @ (Error::BlobMissing { .. }
-            | Error::BlobDamaged { .. }
-            | Error::PageInvalid { .. }),
-        ) => {
+        Err(error) if error.is_lost_content() => {
             compared.unreadable.push(bad(with_source(&error)));
             Ok(false)
         }

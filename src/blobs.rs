@@ -31,7 +31,7 @@ use crate::blobs::pack::Section;
 use crate::blobs::packs::Packs;
 use crate::disk::{self, Dir, FileKind, FileStat, file_stat, make_private_dir};
 use crate::error::{BadFile, Error, IoContext, Result};
-use crate::hash::{BlobHash, BlobHasher};
+use crate::hash::{BlobHash, BlobHasher, Digest};
 use crate::id::{OperationId, PackId};
 use crate::limits::{self, Packing};
 use crate::manifest::PageSource;
@@ -442,6 +442,14 @@ impl Blobs {
     /// [`Error::Io`] where the directory or a pack in it cannot be read: never a list that is too short.
     pub(crate) fn packs(&self) -> Result<PackList> {
         self.packs.list()
+    }
+
+    /// A checksum over the names and lengths of all packs: other packs, another checksum.
+    ///
+    /// # Cost
+    /// One listing, one stat for each pack.
+    pub(crate) fn packs_state(&self) -> Result<Digest> {
+        self.packs.state()
     }
 
     /// What has the name of a pack and is not a whole one, or has a damaged trailer.

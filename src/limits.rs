@@ -72,6 +72,9 @@ pub const PIN_BATCH: usize = 256;
 /// packs.
 pub const PIN_ALL_ABOVE_FILES: usize = 1_000;
 
+/// How often a capture begins anew because it found more of its base lost than it knew of.
+pub const CAPTURE_ATTEMPTS_MAX: u32 = 3;
+
 /// How often a file that changes under the reader is read again before it is kept as unstable.
 pub const UNSTABLE_READS_MAX: u32 = 3;
 

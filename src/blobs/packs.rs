@@ -13,7 +13,7 @@ use crate::blobs::is_errno;
 use crate::blobs::pack::{Frame, OpenError, Pack, file_name, id_of};
 use crate::disk::{Dir, make_private_dir};
 use crate::error::Result;
-use crate::hash::BlobHash;
+use crate::hash::{BlobHash, Digest};
 use crate::id::PackId;
 
 const NAME: &str = "packs";
@@ -68,6 +68,25 @@ impl Packs {
     /// The packs as they were when this process looked last; they are looked for where it has not.
     pub(super) fn remembered(&self) -> Result<PackList> {
         self.known().map_or_else(|| self.list(), Ok)
+    }
+
+    /// A checksum over the names and lengths of the packs as they are now, none of them opened.
+    pub(super) fn state(&self) -> Result<Digest> {
+        let dir = match Dir::open(&self.store.join(NAME)) {
+            Ok(dir) => dir,
+            Err(error) if is_errno(&error, Errno::NOENT) => return Ok(Digest::of(b"")),
+            Err(error) => return Err(error),
+        };
+        let mut names = dir.names()?;
+        names.retain(|name| id_of(name).is_some());
+        names.sort_unstable();
+        let mut text = Vec::new();
+        for name in names {
+            let bytes = dir.stat(&name)?.map_or(0, |stat| stat.size);
+            text.extend_from_slice(&name);
+            text.extend_from_slice(&bytes.to_le_bytes());
+        }
+        Ok(Digest::of(&text))
     }
 
     /// The packs as they are now.

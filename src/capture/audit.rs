@@ -1,11 +1,13 @@
-//! The first capture after a boot looks whether the base's content is all there.
+//! Whether the base's content is all there, looked at where there is reason to doubt it.
 //!
 //! A power cut on a disk that did not keep its promise leaves blobs missing or cut short under good
-//! names. Nobody would notice before they are needed, and files that have not changed would never be
-//! read again. Once a boot they are looked for; what is lost is remembered, so that this capture
-//! reads those files and heals them.
+//! names; somebody removes a pack; a verification finds a page damaged. Files that have not changed
+//! would never be read again, and a checkpoint that takes them over from the base could not be
+//! restored. So all of the base is looked for once a boot, and again when the packs are others, when
+//! its root is not there, or when something is known to be lost that was not known at the last look.
+//! What is lost is remembered, so that this capture reads those files and heals them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
@@ -15,41 +17,68 @@ use crate::capture::hold::Base;
 use crate::checkpoint::BlobState;
 use crate::disk::{self, Dir};
 use crate::error::{Error, Result};
-use crate::hash::BlobHash;
+use crate::hash::{BlobHash, Digest};
 use crate::id::WorkspaceId;
 use crate::manifest::{Entry, page_refs, read_entries};
 use crate::threads;
+use crate::workspaces::StatCache;
 
-/// The file that says at which boot a workspace's base was looked at last.
+/// The file that says in which circumstances a workspace's base was looked at last.
 const NAME: &str = "audited";
 
-/// Looks for every blob of the base, its pages included, unless that was done since the machine
-/// booted.
+/// Looks for every blob of the base, its pages included, unless that was done in the present
+/// circumstances.
 ///
-/// Cost: once a boot one open and one short read for each blob; otherwise the reading of one small
-/// file.
-pub(crate) fn audit_after_boot(access: &Access, workspace: WorkspaceId, base: &Base) -> Result<()> {
+/// Cost: one small query, the listing of the packs, the reading of one small file and a look at the
+/// base's root; where there is reason to look, one open and one short read for each blob.
+pub(crate) fn audit(access: &Access, workspace: WorkspaceId, base: &Base) -> Result<()> {
     let place = access.workspaces.directory(workspace);
-    let boot = access.host.boot;
-    if disk::read_small(&place.join(NAME), 64).ok().flatten().as_deref() == Some(&boot[..]) {
+    // The packs before the looks: one that goes meanwhile is noticed the next time.
+    let packs = access.blobs.packs_state()?;
+    let mut known: BTreeMap<BlobHash, BlobState> =
+        access.index.read("list lost blobs", |tx| tx.lost_blobs())?.into_iter().collect();
+    let audited = disk::read_small(&place.join(NAME), 256).ok().flatten();
+    let root = (base.tree.root, base.tree.root_size);
+    if audited.as_deref() == Some(&circumstances(access, packs, &known)[..])
+        && (known.contains_key(&root.0) || look_at(access, root, None)?.is_none())
+    {
         return Ok(());
     }
     let mut needed = pages_of(access, base)?;
     match read_entries(&access.blobs, &base.tree) {
         Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),
-        Err(error) => remember(access, &error)?,
+        Err(error) => {
+            remember(access, &error)?;
+            // What the capture will take over without reading it is what the stat cache says.
+            needed.extend(cached_blobs(access, workspace, base));
+        }
     }
+    needed.push(root);
     needed.sort_unstable();
     needed.dedup();
     let hashes: Vec<BlobHash> = needed.iter().map(|(hash, _)| *hash).collect();
     let stored = access.index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?;
-    let lost = look_for(access, &needed, &stored)?;
+    let look = |&blob: &(BlobHash, u64)| look_at(access, blob, stored.get(&blob.0).copied());
+    let lost: Vec<Option<(BlobHash, BlobState)>> =
+        threads::pool("audit")?.install(|| needed.par_iter().map(look).collect::<Result<_>>())?;
+    let lost: Vec<(BlobHash, BlobState)> = lost.into_iter().flatten().collect();
     if !lost.is_empty() {
         access.index.write("remember lost blobs", |tx| {
             lost.iter().try_for_each(|(hash, state)| tx.set_blob_state(*hash, *state))
         })?;
     }
-    disk::replace(&Dir::open(&place)?, NAME.as_bytes(), &boot, &access.tmp)
+    // Not what is known to be lost by now: what another process found meanwhile was not looked for.
+    known.extend(lost);
+    let circumstances = circumstances(access, packs, &known);
+    disk::replace(&Dir::open(&place)?, NAME.as_bytes(), &circumstances, &access.tmp)
+}
+
+/// What the outcome of an audit depends on, but for single loose blobs: the boot, the packs, and what is
+/// known to be lost.
+fn circumstances(access: &Access, packs: Digest, lost: &BTreeMap<BlobHash, BlobState>) -> Vec<u8> {
+    let lost: Vec<u8> = lost.keys().flat_map(|hash| *hash.as_bytes()).collect();
+    let digests = [packs, Digest::of(&lost)].map(Digest::to_bytes);
+    [access.host.boot, digests[0], digests[1]].concat()
 }
 
 fn pages_of(access: &Access, base: &Base) -> Result<Vec<(BlobHash, u64)>> {
@@ -59,22 +88,24 @@ fn pages_of(access: &Access, base: &Base) -> Result<Vec<(BlobHash, u64)>> {
     }
 }
 
-fn look_for(
+fn cached_blobs(access: &Access, workspace: WorkspaceId, base: &Base) -> Vec<(BlobHash, u64)> {
+    let cache = StatCache::read(&access.workspaces.directory(workspace));
+    let cache = cache.filter(|cache| cache.header == base.described(access.store));
+    let entries = cache.iter().flat_map(|cache| &cache.tree.entries);
+    entries.filter_map(|cached| cached.entry.blob()).collect()
+}
+
+/// What is wrong with a blob; `None` where nothing is. `stored` is the length of its file, where known.
+fn look_at(
     access: &Access,
-    needed: &[(BlobHash, u64)],
-    stored: &HashMap<BlobHash, u64>,
-) -> Result<Vec<(BlobHash, BlobState)>> {
-    let look = |&(hash, size): &(BlobHash, u64)| -> Result<Option<(BlobHash, BlobState)>> {
-        let state = match access.blobs.look(hash, size, stored.get(&hash).copied())? {
-            Presence::Present { .. } => return Ok(None),
-            Presence::Absent => BlobState::Missing,
-            Presence::Wrong { .. } => BlobState::Damaged,
-        };
-        Ok(Some((hash, state)))
-    };
-    let looked: Vec<Option<(BlobHash, BlobState)>> =
-        threads::pool("audit")?.install(|| needed.par_iter().map(look).collect::<Result<_>>())?;
-    Ok(looked.into_iter().flatten().collect())
+    (hash, size): (BlobHash, u64),
+    stored: Option<u64>,
+) -> Result<Option<(BlobHash, BlobState)>> {
+    Ok(match access.blobs.look(hash, size, stored)? {
+        Presence::Present { .. } => None,
+        Presence::Absent => Some((hash, BlobState::Missing)),
+        Presence::Wrong { .. } => Some((hash, BlobState::Damaged)),
+    })
 }
 
 /// Remembers the blob that an error is about, so that the next capture that has its bytes heals it.

@@ -234,6 +234,7 @@ impl Decided {
             complete: true,
             problems: Vec::new(),
             problem_count: 0,
+            lost: HashSet::new(),
         };
         let is_file = |slot: &&Slot| {
             slot.now.as_ref().is_some_and(|now| matches!(now.entry.kind, EntryKind::File { .. }))

@@ -76,6 +76,8 @@ pub(crate) struct Held {
     pub(crate) problems: Vec<CaptureProblem>,
     /// How many of these there are in all.
     pub(crate) problem_count: u64,
+    /// The blobs that were known to be lost when it was decided which files to read.
+    pub(crate) lost: HashSet<BlobHash>,
 }
 
 /// Where content goes that is to be kept: the operation that pins it and its temporaries.
@@ -153,6 +155,7 @@ pub(crate) fn hold(
     }
     held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
+    held.lost = lost;
     Ok(held)
 }
 
@@ -171,11 +174,7 @@ fn readable_entries(access: &Access, base: &Base) -> Result<Vec<Entry>> {
 /// Nothing where a page was lost, which is remembered.
 fn unless_lost<T: Default>(access: &Access, read: Result<T>) -> Result<T> {
     match read {
-        Err(
-            error @ (Error::BlobMissing { .. }
-            | Error::BlobDamaged { .. }
-            | Error::PageInvalid { .. }),
-        ) => remember(access, &error).map(|()| T::default()),
+        Err(error) if error.is_lost_content() => remember(access, &error).map(|()| T::default()),
         other => other,
     }
 }
@@ -431,7 +430,8 @@ pub(crate) fn store_tree(
     });
     let published = store_pages(access, operation, staging, built, &lost, is_unreadable)?;
     held.counts.bytes_stored = published.stored_bytes;
-    Ok(StoredTrees { tree, extra, stored_sizes: published.sizes.into_iter().collect() })
+    let found_loss = !lost.is_subset(&held.lost);
+    Ok(StoredTrees { tree, extra, found_loss, stored_sizes: published.sizes.into_iter().collect() })
 }
 
 /// Makes pages, and what is staged already, durable. What is in `lost` is written although it seems to be
@@ -479,6 +479,8 @@ pub(crate) struct StoredTrees {
     pub(crate) tree: Tree,
     /// The second list, where there was one.
     pub(crate) extra: Option<Tree>,
+    /// Whether something was found lost after it was decided which files to read.
+    pub(crate) found_loss: bool,
     /// The stored length of what was added, in bytes.
     pub(crate) stored_sizes: HashMap<BlobHash, u64>,
 }

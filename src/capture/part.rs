@@ -10,7 +10,7 @@ use crate::blobs::Staging;
 use crate::capture::hold::{Base, Held, StoredTrees, store_pages};
 use crate::capture::{Observation, lost_blobs, remember, walk_options};
 use crate::disk;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash::BlobHash;
 use crate::manifest::{self, Above, Edits, Entry, EntryKind, read_part, splice};
 use crate::monitor::Monitor;
@@ -56,11 +56,9 @@ pub(crate) fn observe_part(
         .and_then(|known| Ok((known, Above::read(&access.blobs, &base.tree)?)));
     let (known, above) = match read {
         Ok(read) => read,
-        Err(
-            error @ (Error::BlobMissing { .. }
-            | Error::BlobDamaged { .. }
-            | Error::PageInvalid { .. }),
-        ) => return remember(access, &error).map(|()| None),
+        Err(error) if error.is_lost_content() => {
+            return remember(access, &error).map(|()| None);
+        }
         Err(error) => return Err(error),
     };
     let part = Part { paths: paths.to_vec(), missing, known, above };
@@ -123,5 +121,6 @@ pub(crate) fn store_part(
     let published = store_pages(access, operation, staging, built, &lost, false)?;
     held.counts.bytes_stored = published.stored_bytes;
     let stored_sizes = published.sizes.into_iter().collect();
-    Ok(StoredTrees { tree: spliced.tree, extra: Some(after.tree), stored_sizes })
+    let found_loss = !lost.is_subset(&held.lost);
+    Ok(StoredTrees { tree: spliced.tree, extra: Some(after.tree), found_loss, stored_sizes })
 }

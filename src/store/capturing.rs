@@ -58,15 +58,28 @@ impl Store {
         options: &CaptureOptions,
         monitor: &dyn Monitor,
     ) -> Result<CaptureOutcome> {
-        self.with_sound_index(monitor, || self.capture_once(path, options, monitor))
+        self.with_sound_index(monitor, || {
+            // Each time more is known to be lost, and read anew for it.
+            let mut attempts = 0;
+            loop {
+                attempts += 1;
+                let is_last = attempts == limits::CAPTURE_ATTEMPTS_MAX;
+                if let Some(outcome) = self.try_capture(path, options, is_last, monitor)? {
+                    return Ok(outcome);
+                }
+            }
+        })
     }
 
-    fn capture_once(
+    /// `None` where something of the base was found lost only after it was decided what to read: what
+    /// the checkpoint would take over from the base may be lost too. Not the last time.
+    fn try_capture(
         &self,
         path: &Path,
         options: &CaptureOptions,
+        is_last: bool,
         monitor: &dyn Monitor,
-    ) -> Result<CaptureOutcome> {
+    ) -> Result<Option<CaptureOutcome>> {
         let started = Instant::now();
         if let Some(label) = &options.label {
             check_label(label)?;
@@ -85,7 +98,7 @@ impl Store {
         let Foundation { mut base, parent, takes_hints } = foundation;
 
         if let Some(base) = &base {
-            capture::audit_after_boot(&access, open.workspace.id, base)?;
+            capture::audit(&access, open.workspace.id, base)?;
         }
         // The limit for all together counts every file.
         let is_limited = options.scope.total_limit_bytes.is_some();
@@ -122,10 +135,14 @@ impl Store {
             operation.end()?;
             remember_unchanged(&access, &open, base, &held, monitor);
             let elapsed_ms = elapsed_ms(started);
-            return Ok(outcome(checkpoint, false, &open, coverage, held, elapsed_ms));
+            return Ok(Some(outcome(checkpoint, false, &open, coverage, held, elapsed_ms)));
         }
         let trees =
             capture::store_tree(&access, &operation, base.as_ref(), &mut held, staging, None)?;
+        if trees.found_loss && !is_last {
+            operation.end()?;
+            return Ok(None);
+        }
         let draft = Draft {
             session,
             label: options.label.clone(),
@@ -153,7 +170,7 @@ impl Store {
         after_commit(&access, &committed, monitor);
         let elapsed_ms = elapsed_ms(started);
         let coverage = committed.manifest.coverage;
-        Ok(outcome(committed.id, true, &open, coverage, held, elapsed_ms))
+        Ok(Some(outcome(committed.id, true, &open, coverage, held, elapsed_ms)))
     }
 }
 

@@ -291,6 +291,9 @@ fn carry_out(
     let (mut operation, foundation) = begin(access, open, OperationKind::Restore)?;
     operation.protect(std::slice::from_ref(&target.reference.id))?;
     let mut base = foundation.base;
+    if let Some(base) = &base {
+        capture::audit(access, open.workspace.id, base)?;
+    }
     let staging = access.blobs.stage(operation.id())?;
     let prepared = prepare(
         access,

@@ -71,11 +71,9 @@ pub(crate) fn rebuild(
         });
         match inserted {
             Ok(_) => outcome.checkpoints += 1,
-            Err(
-                error @ (Error::BlobMissing { .. }
-                | Error::BlobDamaged { .. }
-                | Error::PageInvalid { .. }),
-            ) => outcome.unreadable.push(bad(sessions.manifest_path(&id), &error)),
+            Err(error) if error.is_lost_content() => {
+                outcome.unreadable.push(bad(sessions.manifest_path(&id), &error))
+            }
             Err(error) => return Err(error),
         }
         monitor.advanced(1, 0);

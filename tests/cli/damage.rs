@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::support::fingerprint;
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
 
@@ -692,4 +693,35 @@ fn a_verification_makes_no_directory() {
     fs::remove_dir(&packs).unwrap();
     assert_eq!(findings(&program), []);
     assert!(!packs.exists());
+}
+
+/// What is captured after a loss is there in whole, although no file has changed since.
+#[test]
+fn what_is_captured_after_a_loss_can_be_restored() {
+    let lose: [(&str, &str); 4] = [
+        ("the pack", "rm \"$S\"/packs/*.pack"),
+        ("the pack, and it was told", "rm \"$S\"/packs/*.pack; \"$T\" verify || true"),
+        ("all loose blobs", "rm -r \"$S\"/blobs/??"),
+        ("the pack is cut short", "truncate -s 4000 \"$S\"/packs/*.pack"),
+    ];
+    for (what, script) in lose {
+        for edit in ["", "printf new > \"$W\"/1.txt", "rm \"$W\"/1.txt"] {
+            let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+            let count = if what.contains("pack") { 1_200 } else { 30 };
+            for number in 0..count {
+                fs::write(program.workspace().join(format!("{number}.txt")), number.to_string())
+                    .unwrap();
+            }
+            program.run(["capture", "--session", "s"]).ok();
+            let mut injure = program.other("sh");
+            injure.args(["-ec", &format!("{script}; {edit}")]).env("S", program.store());
+            injure.env("W", program.workspace()).env("T", env!("CARGO_BIN_EXE_turnpoint"));
+            run(&mut injure).ok();
+            program.run(["capture", "--session", "s"]).ok();
+            let into = program.root().join("into");
+            program.run(["restore", "s:1", "--into", into.to_str().unwrap()]).ok();
+            let workspace = fingerprint::of(&program.workspace());
+            assert_eq!(fingerprint::of(&into), workspace, "{what} {edit}");
+        }
+    }
 }
