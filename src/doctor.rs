@@ -10,7 +10,7 @@ mod remains;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use places::tighten;
+pub(crate) use places::{obstructed, tighten};
 
 use crate::clock::Timestamp;
 use crate::disk::{self, Dir};

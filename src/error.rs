@@ -354,7 +354,12 @@ pub enum Error {
     },
 
     /// Not enough room. Nothing was changed.
-    #[error("{} needs {needed_bytes} bytes more and has {available_bytes}", path.display())]
+    #[error(
+        "{} needs {needed_bytes} bytes more and has {available_bytes} to use; {} MiB of a disk are left \
+         alone",
+        path.display(),
+        crate::limits::DISK_FLOOR_BYTES >> 20
+    )]
     NoSpace {
         /// A directory on the file system in question.
         path: PathBuf,
@@ -362,6 +367,14 @@ pub enum Error {
         needed_bytes: u64,
         /// What it may use.
         available_bytes: u64,
+    },
+
+    /// Something else has the name of a directory that turnpoint makes in the workspace. Nothing was
+    /// changed.
+    #[error("{} is in the place of a directory that is needed", path.display())]
+    PlaceTaken {
+        /// What it is.
+        path: PathBuf,
     },
 
     /// A restore of this workspace was interrupted and could not be completed.
@@ -474,6 +487,7 @@ impl Error {
             | Self::RestoreOpen { .. }
             | Self::PlanChanged { .. }
             | Self::IntoNotEmpty { .. }
+            | Self::PlaceTaken { .. }
             | Self::DeletionBlocked { .. } => ErrorClass::Refused,
             Self::IndexDamaged { .. }
             | Self::CheckpointUnreadable { .. }
@@ -545,6 +559,7 @@ impl Error {
             Self::PageInvalid { .. } => "page-invalid",
             Self::ContentLost { .. } => "content-lost",
             Self::NoSpace { .. } => "no-space",
+            Self::PlaceTaken { .. } => "place-taken",
             Self::RestoreOpen { .. } => "restore-open",
             Self::NoOpenRestore { .. } => "no-open-restore",
             Self::PlanChanged { .. } => "plan-changed",
@@ -628,8 +643,13 @@ impl Error {
             Self::DeletionBlocked { .. } => {
                 "`turnpoint doctor` says what to do about each; nothing is deleted until then".to_owned()
             }
+            Self::PlaceTaken { .. } => {
+                "turnpoint keeps its own things under that name: move yours away, and try again".to_owned()
+            }
             Self::NoSpace { .. } => {
-                "free some space; `turnpoint gc` frees what no checkpoint needs".to_owned()
+                "free some space there; where the store is on the same disk, `turnpoint gc` frees what no \
+                 checkpoint needs"
+                    .to_owned()
             }
             Self::PathNotFound { checkpoint, .. } => {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")

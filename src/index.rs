@@ -108,6 +108,14 @@ pub(crate) const FILE_NAME: &str = "index.db";
 /// The name under which a new one is built.
 pub(crate) const NEW_FILE_NAME: &str = "index.db.new";
 
+/// Removes what an interrupted building of an index left. The caller has the store to itself.
+pub(crate) fn remove_unfinished(dir: &Dir) -> Result<()> {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        dir.try_unlink(format!("{NEW_FILE_NAME}{suffix}").as_bytes())?;
+    }
+    Ok(())
+}
+
 impl Index {
     /// Opens the index in the store's directory `dir`. Never makes one.
     ///

@@ -136,6 +136,11 @@ impl Layout {
         [blobs, self.leases(), self.tmp(), self.journals(), self.workspaces()]
     }
 
+    /// The directory of packs, which a store may be without.
+    pub(crate) fn packs(&self) -> PathBuf {
+        self.root.join("packs")
+    }
+
     /// Makes the directories but that of the blobs, where they are missing.
     pub(crate) fn create_directories(&self) -> Result<()> {
         for dir in

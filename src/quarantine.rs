@@ -34,6 +34,8 @@ pub struct Quarantined {
     pub file: PathBuf,
     /// Where it goes.
     pub to: PathBuf,
+    /// The pin file that goes with a manifest.
+    pub pin: Option<PathBuf>,
     /// What is wrong with it.
     pub reason: String,
     /// The checkpoints that cannot be restored in whole: that of the manifest, or those that need
@@ -108,7 +110,12 @@ pub(crate) fn plan(access: &Access, file: &Path, monitor: &dyn Monitor) -> Resul
         Thing::Pack(id) => pack_damage(access, *id, &path, monitor)?,
     };
     let to = place_for(access, &relative)?;
-    Ok(Quarantined { kind: thing.kind(), file: path, to, reason, checkpoints })
+    let pin = match &thing {
+        Thing::Manifest(_) => Some(path.with_extension("pin")),
+        _ => None,
+    };
+    let pin = pin.filter(|pin| matches!(disk::modified_ns(pin), Ok(Some(_))));
+    Ok(Quarantined { kind: thing.kind(), file: path, to, pin, reason, checkpoints })
 }
 
 /// Does what [`plan`] says. The caller keeps everybody else out of the store.

@@ -396,7 +396,7 @@ pub(crate) struct VerifyArguments {
 ///
 /// Looks at everything but content: what `turnpoint verify` checks, permissions, operations and
 /// restores that did not end, what they left, content that nothing needs, the room there is. Names each
-/// thing with the next step, and changes nothing. Ends with 4 if there is a problem, with 0 if there are
+/// thing with the next step, and repairs nothing. Ends with 4 if there is a problem, with 0 if there are
 /// only notes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

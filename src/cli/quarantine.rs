@@ -23,6 +23,7 @@ struct QuarantineDocument {
     kind: &'static str,
     file: PathDocument,
     to: PathDocument,
+    pin: Option<PathDocument>,
     reason: String,
     checkpoints: Vec<IdDocument>,
 }
@@ -56,6 +57,7 @@ fn tell(quarantined: &Quarantined, dry_run: bool, context: &mut Context) -> io::
             kind: quarantined.kind.as_str(),
             file: PathDocument::from(quarantined.file.as_path()),
             to: PathDocument::from(quarantined.to.as_path()),
+            pin: quarantined.pin.as_deref().map(PathDocument::from),
             reason: quarantined.reason.clone(),
             checkpoints: quarantined.checkpoints.iter().map(IdDocument::from).collect(),
         });
@@ -70,6 +72,9 @@ fn tell(quarantined: &Quarantined, dry_run: bool, context: &mut Context) -> io::
     printer.hanging("", &format!("{verb} {file}"))?;
     printer.hanging("  to ", &to)?;
     printer.hanging("  ", &printable(quarantined.reason.as_bytes()))?;
+    if let Some(pin) = &quarantined.pin {
+        printer.hanging("", &format!("{verb} with it {}", shown(pin)))?;
+    }
     let count = format::counted(quarantined.checkpoints.len() as u64, "checkpoint", "checkpoints");
     match (quarantined.kind, quarantined.checkpoints.is_empty()) {
         (QuarantinedKind::Pin, _) => {

@@ -81,6 +81,7 @@ struct Seen {
     open: Tally,
     closed: Tally,
     foreign: Tally,
+    owner: u32,
     ahead: Tally,
     unknown: Tally,
     kept: Tally,
@@ -96,17 +97,31 @@ pub(super) fn look(layout: &Layout) -> Result<Vec<Diagnosis>> {
     let mut seen = Seen { user: disk::user(), ..Seen::default() };
     seen.note(layout.root(), &root.stat_self()?);
     seen.enter(Place::Root, &root)?;
-    let mut found: Vec<Diagnosis> = layout
-        .directories()
-        .into_iter()
-        .filter(|path| !disk::is_directory(path).unwrap_or(false))
-        .map(|path| {
+    let mut found = obstructed(layout)?;
+    for path in layout.directories() {
+        if disk::modified_ns(&path)?.is_none() {
             let next = format!("{FIX} makes it again");
-            Diagnosis::new(Condition::DirectoryMissing, path, "the directory is missing", next)
-        })
-        .collect();
+            let message = "the directory is missing";
+            found.push(Diagnosis::new(Condition::DirectoryMissing, path, message, next));
+        }
+    }
     found.extend(home_open_to_others(layout, seen.user)?);
     found.extend(seen.diagnoses(layout));
+    Ok(found)
+}
+
+/// What is in the place of a directory without which no command works.
+pub(crate) fn obstructed(layout: &Layout) -> Result<Vec<Diagnosis>> {
+    let mut found = Vec::new();
+    for path in layout.directories().into_iter().chain([layout.packs()]) {
+        if disk::modified_ns(&path)?.is_some() && !disk::is_directory(&path)? {
+            let word = shell_word(&path);
+            let next = format!("look at it, and move it away: `ls -ld {word}`; then {FIX}");
+            let condition = Condition::Damage(FindingKind::DirectoryUnreadable);
+            let message = "something else is in the place of the directory";
+            found.push(Diagnosis::new(condition, path, message, next));
+        }
+    }
     Ok(found)
 }
 
@@ -117,11 +132,7 @@ fn home_open_to_others(layout: &Layout, user: u32) -> Result<Option<Diagnosis>> 
     let word = shell_word(layout.home());
     let (condition, message, next) = if stat.uid != user {
         let message = format!("it belongs to user {}, not to user {user}", stat.uid);
-        (
-            Condition::OwnerForeign,
-            message,
-            format!("`chown {user} {word}`, as its owner or as root"),
-        )
+        (Condition::OwnerForeign, message, belongs_to_other(stat.uid, user, &word, ""))
     } else if stat.mode.bits() & 0o022 != 0 {
         let message = format!("its mode {} lets others exchange the store", stat.mode);
         (Condition::PermissionsOpen, message, format!("`chmod go-w {word}`"))
@@ -129,6 +140,17 @@ fn home_open_to_others(layout: &Layout, user: u32) -> Result<Option<Diagnosis>> 
         return Ok(None);
     };
     Ok(Some(Diagnosis::new(condition, layout.home(), message, next)))
+}
+
+/// What to do about something that belongs to `owner`. Root does not take it for itself: the store is
+/// that user's, who could not use it any more.
+fn belongs_to_other(owner: u32, user: u32, word: &str, option: &str) -> String {
+    match user {
+        0 => format!(
+            "run turnpoint as user {owner}, or `chown {option}0 {word}` if it is to be root's"
+        ),
+        _ => format!("`chown {option}{user} {word}`, as root"),
+    }
 }
 
 impl Seen {
@@ -190,6 +212,9 @@ impl Seen {
         };
         if stat.uid != self.user {
             let user = self.user;
+            if self.foreign.first.is_none() {
+                self.owner = stat.uid;
+            }
             let what = || format!("it belongs to user {}, not to user {user}", stat.uid);
             self.foreign.add(path, what);
         }
@@ -212,7 +237,7 @@ impl Seen {
 
     fn diagnoses(self, layout: &Layout) -> Vec<Diagnosis> {
         let remove = |path: &Path| format!("`rm -r {}`, if you do not want it", shell_word(path));
-        let user = self.user;
+        let (owner, user) = (self.owner, self.user);
         let mut found = self.unlisted;
         found.extend(
             self.open.diagnosis(Condition::PermissionsOpen, |_| format!("{FIX} takes that away")),
@@ -221,8 +246,7 @@ impl Seen {
             format!("`chmod -R u+rwX {}`, unless it is meant", shell_word(layout.root()))
         }));
         found.extend(self.foreign.diagnosis(Condition::OwnerForeign, |_| {
-            let store = shell_word(layout.root());
-            format!("`chown -R {user} {store}`, as root")
+            belongs_to_other(owner, user, &shell_word(layout.root()), "-R ")
         }));
         found.extend(self.ahead.diagnosis(Condition::TimeAhead, |path| {
             format!("set the clock right: `date` and `ls -l {}`", shell_word(path))
@@ -274,7 +298,9 @@ fn sort_of(place: Place, name: &[u8], kind: FileKind) -> Sort {
         FileKind::Dir => directory_in(place, name).map_or(Sort::Unknown, Sort::Directory),
         FileKind::File if place == Place::Root => file_in_root(name),
         FileKind::File if is_file_of(place, name) => Sort::File,
-        // What is in the place of a session's directory, or a blob, is a verification's to tell.
+        // What is in the place of a session's directory, or a blob, is a verification's to tell, and
+        // what is in that of another directory is told for itself.
+        _ if place == Place::Root && directory_in(place, name).is_some() => Sort::File,
         _ if place == Place::Root && SessionName::new(name).is_ok() => Sort::File,
         _ if place == Place::Shard => Sort::File,
         _ => Sort::Unknown,

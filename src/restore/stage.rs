@@ -120,10 +120,11 @@ pub(crate) fn has_own_directory(root: &Dir) -> Result<bool> {
 }
 
 fn make_if_missing(dir: &Dir, name: &[u8]) -> Result<()> {
-    if dir.stat(name)?.is_none() {
-        dir.make_dir(name, Mode::from_st_mode(0o700))?;
+    match dir.stat(name)? {
+        None => dir.make_dir(name, Mode::from_st_mode(0o700)),
+        Some(stat) if stat.kind == FileKind::Dir => Ok(()),
+        Some(_) => Err(Error::PlaceTaken { path: dir.path_of(name) }),
     }
-    Ok(())
 }
 
 /// Puts the contents of every change into the staging directory, checked while they are written, with

@@ -39,8 +39,8 @@ impl Store {
     /// reading content, permissions, operations and restores that did not end, what they left, content
     /// that nothing needs, the room there is.
     ///
-    /// Nothing is changed but what the index remembers of lost content, and nothing is waited for but
-    /// another writer of the index.
+    /// Nothing is changed but the index: what it remembers of lost content, and its version where an
+    /// older program made it. Nothing is waited for but another writer of the index.
     ///
     /// # Errors
     /// [`Error::StoreTooNew`], [`Error::StoreForeign`] for a directory that is none of ours, and
@@ -60,7 +60,8 @@ impl Store {
         examination.is_made = true;
         let mut found = doctor::look_around(layout)?;
         // The content can be looked at where its directories are there.
-        let is_whole = found.iter().all(|it| it.condition != Condition::DirectoryMissing);
+        let is_whole = found.iter().all(|it| it.condition != Condition::DirectoryMissing)
+            && doctor::obstructed(layout)?.is_empty();
         if is_whole {
             let report = self.examine_content(format_damage.as_deref(), &mut found, monitor)?;
             examination.checkpoints = report.checkpoints;

@@ -58,6 +58,7 @@ impl Store {
         let details = serde_json::json!({
             "file": outcome.file.to_string_lossy(),
             "to": outcome.to.to_string_lossy(),
+            "pin": outcome.pin.as_ref().map(|pin| pin.to_string_lossy()),
             "why": outcome.reason,
             "checkpoints": outcome.checkpoints.iter().map(log::id).collect::<Vec<_>>(),
         });

@@ -7,9 +7,11 @@ use crate::blobs::Blobs;
 use crate::disk::{self, Dir, LockKind};
 use crate::doctor::{self, Condition, Diagnosis};
 use crate::error::{BadFile, Error, Repair, Result};
+use crate::id::WorkspaceId;
+use crate::index;
 use crate::journal::{self, Journal, JournalPhase};
 use crate::limits;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Notice};
 use crate::retention;
 use crate::sessions::Sessions;
 use crate::store::capturing::{Purpose, open_workspace};
@@ -18,7 +20,7 @@ use crate::store::{InPlace, Store, holds_checkpoints, interrupted, log};
 use crate::verify::{FindingKind, RebuildOutcome};
 use crate::workspaces::{Workspace, Workspaces};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One thing that was put right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +126,13 @@ impl Store {
             repairs = self.make_anew(what, monitor)?.repaired;
             is_treated = true;
         }
+        if has(&[Condition::IndexUnfinished]) {
+            // Whoever builds one has the store to himself.
+            let lock = &layout.store_lock();
+            let _lock = disk::lock(lock, LockKind::Exclusive, "the store", monitor)?;
+            index::remove_unfinished(&Dir::open(layout.root())?)?;
+            is_treated = true;
+        }
         if has(&CLEARED_UP) {
             let Some(access) = self.enter_if_made(monitor)? else { return Ok(None) };
             let lock = layout.sweep_lock();
@@ -134,7 +143,7 @@ impl Store {
         }
         if has(&[Condition::RestoreDiscardable]) {
             let Some(access) = self.enter_if_made(monitor)? else { return Ok(None) };
-            discard_restores(&access, monitor)?;
+            discard_restores(&access, monitor);
             is_treated = true;
         }
         if has(&[Condition::BallastMissing]) {
@@ -267,11 +276,8 @@ impl Store {
 }
 
 /// What is put right by building the index anew.
-const REBUILT: [Condition; 3] = [
-    Condition::IndexMissing,
-    Condition::IndexUnfinished,
-    Condition::Damage(FindingKind::IndexDamaged),
-];
+const REBUILT: [Condition; 2] =
+    [Condition::IndexMissing, Condition::Damage(FindingKind::IndexDamaged)];
 
 /// What is put right by making files anew.
 const MADE_ANEW: [Condition; 6] = [
@@ -343,23 +349,34 @@ const fn done(condition: Condition) -> Option<&'static str> {
 }
 
 /// Discards the restores that were interrupted before they changed anything and whose workspace is
-/// there. One that had begun to change something is left, whatever happens meanwhile.
-fn discard_restores(access: &Access, monitor: &dyn Monitor) -> Result<()> {
-    let known = access.workspaces.all_remembered()?;
-    for (id, journal) in journal::readable(&access.layout)? {
+/// there. One that had begun to change something is left, whatever happens meanwhile. One that cannot be
+/// discarded is told, and stops no other.
+fn discard_restores(access: &Access, monitor: &dyn Monitor) {
+    let journals = journal::readable(&access.layout).unwrap_or_default();
+    let known = access.workspaces.all_remembered().unwrap_or_default();
+    for (id, journal) in journals {
         let root = known.iter().find(|it| it.id == id).and_then(Workspace::root);
         let Some(root) = root.filter(|_| journal.phase == JournalPhase::Staging) else { continue };
-        let Ok(open) = open_workspace(access, root, true, None, None, Purpose::Look, monitor)
-        else {
-            continue;
-        };
-        // Read again under the workspace's lock: it may have gone on.
-        let journal = Journal::read(&access.layout, id)?;
-        if open.workspace.id == id
-            && journal.is_some_and(|journal| journal.phase == JournalPhase::Staging)
-        {
-            interrupted::recover(access, &open, monitor)?;
+        if let Err(error) = discard_restore(access, id, root, monitor) {
+            let root = crate::path::printable(root.as_os_str().as_encoded_bytes());
+            let text = format!("the restore in {root} was not discarded: {}", error.with_source());
+            monitor.notice(&Notice::Remark { text });
         }
+    }
+}
+
+fn discard_restore(
+    access: &Access,
+    id: WorkspaceId,
+    root: &Path,
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    let open = open_workspace(access, root, true, None, None, Purpose::Look, monitor)?;
+    // Read again under the workspace's lock: it may have gone on.
+    let journal = Journal::read(&access.layout, id)?;
+    let is_staging = journal.is_some_and(|journal| journal.phase == JournalPhase::Staging);
+    if open.workspace.id == id && is_staging {
+        interrupted::recover(access, &open, monitor)?;
     }
     Ok(())
 }

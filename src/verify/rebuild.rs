@@ -8,7 +8,7 @@ use crate::disk::Dir;
 use crate::error::{BadFile, Error, Repair, Result};
 use crate::hash::Digest;
 use crate::id::CheckpointId;
-use crate::index::{Access, FILE_NAME, Index, NEW_FILE_NAME, Opened};
+use crate::index::{self, Access, FILE_NAME, Index, NEW_FILE_NAME, Opened};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::monitor::{Monitor, Phase};
@@ -42,10 +42,7 @@ pub(crate) fn rebuild(
 ) -> Result<RebuildOutcome> {
     let root = Dir::open(layout.root())?;
     let given = numbers_given(&root);
-    // What an interrupted rebuild left.
-    for suffix in ["", "-journal", "-wal", "-shm"] {
-        root.try_unlink(format!("{NEW_FILE_NAME}{suffix}").as_bytes())?;
-    }
+    index::remove_unfinished(&root)?;
     let mut outcome =
         RebuildOutcome { unreadable: sessions.unlisted()?, ..RebuildOutcome::default() };
     let manifests = read_all(sessions, &mut outcome)?;
@@ -72,7 +69,7 @@ pub(crate) fn rebuild(
         match inserted {
             Ok(_) => outcome.checkpoints += 1,
             Err(error) if error.is_lost_content() => {
-                outcome.unreadable.push(bad(sessions.manifest_path(&id), &error))
+                outcome.unreadable.push(bad(sessions.manifest_path(&id), &error));
             }
             Err(error) => return Err(error),
         }

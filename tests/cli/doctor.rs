@@ -356,3 +356,24 @@ fn what_is_no_part_of_the_store_is_left_alone() {
     assert_eq!(after, before);
     assert!(before.starts_with("755 "), "{before}");
 }
+
+/// What is in the place of one of the store's directories is told, and nobody waits for it.
+#[test]
+fn what_is_in_the_place_of_a_directory_is_told_and_left() {
+    for directory in ["packs", "tmp", "blobs"] {
+        let program = captured();
+        let before = restored(&program);
+        sh(&program, &format!("mv \"$S\"/{directory} \"$W\"/../aside; mkfifo \"$S\"/{directory}"))
+            .ok();
+        for fix in [&[][..], &["--fix"]] {
+            let found = doctor(&program, fix);
+            assert_eq!(ids(&found["findings"]), ["directory-unreadable"], "{found:#}");
+            let path = program.store().join(directory);
+            assert_eq!(found["findings"][0]["path"], path.to_str().unwrap());
+        }
+        program.run(["capture", "--session", "s"]).exits(1);
+        sh(&program, &format!("rm \"$S\"/{directory}; mv \"$W\"/../aside \"$S\"/{directory}")).ok();
+        program.run(["doctor"]).ok();
+        assert_eq!(restored(&program), before);
+    }
+}

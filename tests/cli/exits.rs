@@ -293,3 +293,19 @@ fn no_name_can_act_on_the_terminal() {
     }
     assert_eq!(fs::read_to_string(program.workspace().join(name)).unwrap(), "1");
 }
+
+#[test]
+fn a_restore_names_what_is_in_the_place_of_its_directory() {
+    let program = captured();
+    let (file, taken) = (program.workspace().join("a.txt"), program.workspace().join(".turnpoint"));
+    fs::write(&file, "changed").unwrap();
+    fs::write(&taken, "mine").unwrap();
+    let refused = program.run(["restore", "latest", "--yes"]).exits(3);
+    assert!(refused.stderr.contains(taken.to_str().unwrap()), "{}", refused.stderr);
+    assert!(refused.stderr.contains("move yours away"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "changed");
+    assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
+    fs::remove_file(&taken).unwrap();
+    program.run(["restore", "latest", "--yes"]).ok();
+    assert_ne!(fs::read_to_string(&file).unwrap(), "changed");
+}

@@ -70,6 +70,7 @@ fn a_manifest_that_stops_every_collection_is_put_away_and_the_others_stay() {
     let done = program.run(["quarantine", "s/1.json", "--yes", "--json"]).ok().json();
     assert_eq!((&done["kind"], &done["to"]), (&Value::from("manifest"), &planned["to"]));
     assert_eq!(done["checkpoints"], serde_json::json!([{ "session": "s", "seq": 1 }]));
+    assert_eq!(done["pin"]["path"], manifest.with_extension("pin").to_str().unwrap());
     let kept = program.store().join("quarantine/s/1.json");
     assert_eq!(done["to"]["path"], kept.to_str().unwrap());
     assert_eq!(fs::read(&kept).unwrap(), sound[..sound.len() / 2]);
