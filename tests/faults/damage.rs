@@ -373,8 +373,16 @@ fn check(store: &Store, target: Target, way: Way, aside: &Path) {
     {
         assert_eq!(before, after, "{what}: a collection went on without knowing what is needed");
     }
-    let captured = store.run(&["capture", "--session", "t"]);
+    let captured = store.run(&["capture", "--session", "t", "--json"]);
     assert_ended(&captured, &what);
+    if captured.code == 0 {
+        let seq = captured.json()["seq"].as_u64().unwrap();
+        let restored = store.restored(&format!("t:{seq}"), &what);
+        let restored = restored.unwrap_or_else(|| panic!("{what}: t:{seq} was not restored"));
+        let workspace = fingerprint::of(&store.program.workspace());
+        let differ = fingerprint::differences(&workspace, &restored);
+        assert!(differ.is_empty(), "{what}: t:{seq} came back wrong:\n{differ}");
+    }
 
     // What nobody can do but the one who has a copy.
     let is_replaced = fs::symlink_metadata(&file).is_ok() && target != Target::Lease;
