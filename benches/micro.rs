@@ -1,23 +1,28 @@
 //! The pure parts of a capture and of a restore, one by one: naming content, which names are left
 //! out, cutting and encoding the entry list, reading it back, planning.
 //!
-//! The stat cache, the index and ignore files are the library's own affair, out of a bench's reach:
-//! `peers` has them in whole captures.
+//! The stat cache, the index and ignore files are the library's own affair, out of a bench's reach. They
+//! are measured by what they cost in a capture of a small tree, in this process: with and without
+//! ignore files where every directory is listed, with and without edits, and by building the index
+//! anew.
 //!
 //! `cargo bench --bench micro`
 #![allow(missing_docs, reason = "a bench has no readers of its interface")]
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
+use std::fs;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use turnpoint::hash::{BlobHash, Digest, cut_hash};
 use turnpoint::id::{CheckpointId, Seq};
 use turnpoint::manifest::{Entry, EntryKind, Listed, Mode, build, decode, differences};
 use turnpoint::path::RelPath;
 use turnpoint::plan::{PlanInput, Present, Selection, plan};
 use turnpoint::settings::ScopeSettings;
+use turnpoint::{CaptureOptions, ListQuery, Store};
 
 const ENTRIES: usize = 10_000;
 
@@ -144,12 +149,98 @@ fn plans(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Files in directories of twenty, and a store beside them.
+struct Workspace {
+    _guard: tempfile::TempDir,
+    root: PathBuf,
+    store: Store,
+}
+
+impl Workspace {
+    fn new(ignore_lines: usize) -> Self {
+        let guard = tempfile::tempdir().unwrap();
+        let root = guard.path().join("work");
+        for number in 0..TURN_FILES {
+            let directory = root.join(format!("package-{:04}", number / 20));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(format!("module_{number:05}.rs")), number.to_string())
+                .unwrap();
+        }
+        if ignore_lines > 0 {
+            let lines = (0..ignore_lines).map(|line| format!("*.generated-{line}\n"));
+            fs::write(root.join(".gitignore"), lines.collect::<String>()).unwrap();
+        }
+        let store = Store::at(&guard.path().join("home"));
+        let workspace = Self { _guard: guard, root, store };
+        workspace.capture();
+        workspace
+    }
+
+    fn capture(&self) {
+        let mut options = CaptureOptions::default();
+        options.session = Some("bench".to_owned());
+        assert!(self.store.capture(&self.root, &options, &()).unwrap().complete);
+    }
+
+    fn edit(&self, round: usize) {
+        for number in (0..TURN_FILES).step_by(TURN_FILES / 10) {
+            let file = format!("package-{:04}/module_{number:05}.rs", number / 20);
+            fs::write(self.root.join(file), format!("{round} {number}")).unwrap();
+        }
+    }
+
+    /// Changes the stamps of every directory.
+    fn touch_directories(&self) {
+        for number in 0..TURN_FILES / 20 {
+            let name = self.root.join(format!("package-{number:04}/new"));
+            fs::write(&name, "").unwrap();
+            fs::remove_file(name).unwrap();
+        }
+    }
+}
+
+const TURN_FILES: usize = 4_000;
+
+fn turns(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("turn");
+    group.throughput(Throughput::Elements(TURN_FILES as u64));
+    for ignore_lines in [0, 200] {
+        let workspace = Workspace::new(ignore_lines);
+        let name = format!("every directory listed, {ignore_lines} ignore lines");
+        group.bench_function(name, |bencher| {
+            let touched = || workspace.touch_directories();
+            bencher.iter_batched(touched, |()| workspace.capture(), BatchSize::PerIteration);
+        });
+    }
+    let workspace = Workspace::new(0);
+    group.bench_function("nothing changed", |bencher| bencher.iter(|| workspace.capture()));
+    let mut round = 0;
+    group.bench_function("ten edits", |bencher| {
+        let edited = || {
+            round += 1;
+            workspace.edit(round);
+        };
+        bencher.iter_batched(edited, |()| workspace.capture(), BatchSize::PerIteration);
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("index");
+    let query = ListQuery::default();
+    group.bench_function("list", |bencher| {
+        bencher.iter(|| workspace.store.list(black_box(&query), &()).unwrap());
+    });
+    group.bench_function("rebuild", |bencher| {
+        bencher.iter(|| workspace.store.rebuild_index(&()).unwrap());
+    });
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = hashing, names, pages, plans
+    targets = hashing, names, pages, plans, turns
 }
 criterion_main!(benches);
