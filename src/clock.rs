@@ -47,6 +47,55 @@ impl Timestamp {
     }
 }
 
+/// A stretch of the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Period {
+    /// An hour of the clock.
+    Hour,
+    /// A day.
+    Day,
+    /// A week, which begins on Monday.
+    Week,
+}
+
+/// Where the day begins: a time zone.
+#[derive(Debug, Clone)]
+pub(crate) struct Zone(jiff::tz::TimeZone);
+
+impl Zone {
+    /// That of this machine, or what `TZ` says; UTC where neither is known.
+    pub(crate) fn local() -> Self {
+        Self(jiff::tz::TimeZone::system())
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn utc() -> Self {
+        Self(jiff::tz::TimeZone::UTC)
+    }
+
+    /// The number of the period that a time is in: equal numbers, same period. An hour that a clock goes
+    /// through twice counts twice.
+    pub(crate) fn period(&self, time: Timestamp, period: Period) -> i64 {
+        let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(time.0)) else {
+            return i64::MIN;
+        };
+        let days = || {
+            let since = jiff::civil::Date::constant(1970, 1, 1);
+            let today = self.0.to_datetime(time).date();
+            since.until(today).map_or(i64::MIN, |span| i64::from(span.get_days()))
+        };
+        match period {
+            Period::Hour => {
+                let offset = i64::from(self.0.to_offset(time).seconds());
+                (time.as_second() + offset.rem_euclid(3600)).div_euclid(3600)
+            }
+            Period::Day => days(),
+            // The first of January 1970 was a Thursday.
+            Period::Week => days().saturating_add(3).div_euclid(7),
+        }
+    }
+}
+
 #[cfg(feature = "testing")]
 fn shift_ns() -> i64 {
     std::env::var("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS")
@@ -90,6 +139,28 @@ mod tests {
         assert_eq!(time.to_string().parse(), Ok(time));
         assert_eq!(Timestamp::from_ns(0).to_string(), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(Timestamp::from_ns(-1).to_string().parse(), Ok(Timestamp::from_ns(-1)));
+    }
+
+    #[test]
+    fn a_period_is_one_of_the_zone() {
+        let zone = |name: &str| Zone(jiff::tz::TimeZone::posix(name).unwrap());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let same = |zone: &Zone, period, a: &str, b: &str| {
+            zone.period(at(a), period) == zone.period(at(b), period)
+        };
+        let (utc, india) = (zone("UTC0"), zone("IST-5:30"));
+        let midnight = ("2026-11-30T18:29:59Z", "2026-11-30T18:30:00Z");
+        assert!(same(&utc, Period::Day, midnight.0, midnight.1));
+        assert!(!same(&india, Period::Day, midnight.0, midnight.1));
+        assert!(same(&utc, Period::Hour, midnight.0, midnight.1));
+        assert!(!same(&india, Period::Hour, midnight.0, midnight.1));
+        // A Sunday and the Monday after it; the Monday before it.
+        assert!(!same(&utc, Period::Week, "2026-11-29T23:59:59Z", "2026-11-30T00:00:00Z"));
+        assert!(same(&utc, Period::Week, "2026-11-23T00:00:00Z", "2026-11-29T23:59:59Z"));
+        assert!(same(&utc, Period::Week, "1969-12-29T00:00:00Z", "1970-01-01T00:00:00Z"));
+        // Where the clock is set back an hour is gone through twice.
+        let berlin = zone("CET-1CEST,M3.5.0,M10.5.0/3");
+        assert!(!same(&berlin, Period::Hour, "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"));
     }
 
     #[test]

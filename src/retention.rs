@@ -10,7 +10,7 @@ mod sweep;
 
 pub use prune::PruneRule;
 pub(crate) use prune::{
-    drop_missing, drop_one, finish_pruning, mark_behind, missing, plan_prune, prune, unlink,
+    Going, drop_missing, drop_one, finish_pruning, mark_behind, missing, plan_prune, prune, unlink,
 };
 pub(crate) use repack::Effort;
 pub(crate) use sweep::{plan_sweep, remove_leftovers, sweep, unneeded};

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
@@ -130,6 +131,15 @@ pub(crate) struct CaptureArguments {
     /// Capture `/`, the home directory, or what contains it
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// A length of time as people write it: `7d`, `36h`, `1h30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
+    let span: jiff::Span = text.parse().map_err(|_| expected())?;
+    let relative = jiff::SpanRelativeTo::days_are_24_hours();
+    let length = span.to_duration(relative).map_err(|_| expected())?;
+    Duration::try_from(length).map_err(|_| expected())
 }
 
 fn trigger(text: &str) -> Result<Trigger, String> {
@@ -347,19 +357,44 @@ pub(crate) struct LabelArguments {
 /// Drop old checkpoints
 ///
 /// By default the newest 20 of each session stay, with as many safety checkpoints; each capture does
-/// this for its own session. Pinned checkpoints, and the newest of each workspace, always stay. With
-/// --keep it asks; without a terminal it needs --yes. `turnpoint gc` then frees the space.
+/// this for its own session. Each --keep-... rule keeps some more, and what one rule keeps stays. Pinned
+/// checkpoints, and the newest of each workspace, always stay. With a rule it asks; without a terminal
+/// it needs --yes. `turnpoint gc` then frees the space.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint prune --dry-run\n  \
-                        turnpoint prune --keep 5 --session fix-login")]
+                        turnpoint prune --keep 5 --session fix-login\n  \
+                        turnpoint prune --keep 0 --keep-within 7d --keep-daily 30\n  \
+                        turnpoint prune --session fix-login --delete")]
 pub(crate) struct PruneArguments {
-    /// How many checkpoints of a session stay
+    /// The newest N of a session stay [default: 20]
     #[arg(long, value_name = "N")]
     pub(crate) keep: Option<u32>,
+    /// Those of the last days or hours stay too, such as `7d` or `36h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) keep_within: Option<Duration>,
+    /// The newest of each of the last N hours that have one stays too
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_hourly: Option<u32>,
+    /// The newest of each of the last N days that have one stays too
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_daily: Option<u32>,
+    /// The newest of each of the last N weeks that have one stays too
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_weekly: Option<u32>,
     /// Only this session
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+    /// Delete the session: all its checkpoints, the newest too, but pinned ones
+    #[arg(
+        long,
+        requires = "session",
+        conflicts_with_all = ["keep", "keep_within", "keep_hourly", "keep_daily", "keep_weekly"]
+    )]
+    pub(crate) delete: bool,
+    /// With --delete: pinned checkpoints too
+    #[arg(long, requires = "delete")]
+    pub(crate) pinned: bool,
     /// Show what would be dropped and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -25,24 +25,35 @@ struct PruneDocument {
     missing: Vec<IdDocument>,
 }
 
-/// Drops old checkpoints.
+/// What is asked for.
+enum Wish {
+    Rule(PruneRule),
+    Delete { session: SessionName, with_pinned: bool },
+}
+
+/// Drops old checkpoints, or a whole session.
 pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let session = arguments.session.as_deref().map(target::session_name).transpose()?;
+    let (wish, is_own) = wish(arguments, session.as_ref());
     let session = session.as_ref();
-    let mut rule = PruneRule::default();
-    if let Some(keep) = arguments.keep {
-        rule.keep = keep;
-    }
-    let asks = arguments.keep.is_some() && !arguments.yes;
-    if arguments.dry_run || asks {
-        let planned = context.run(|store, monitor| store.plan_prune(session, rule, monitor))?;
+    if arguments.dry_run || (is_own && !arguments.yes) {
+        let planned = context.run(|store, monitor| match &wish {
+            Wish::Rule(rule) => store.plan_prune(session, *rule, monitor),
+            Wish::Delete { session, with_pinned } => {
+                store.plan_session_deletion(session, *with_pinned, monitor)
+            }
+        })?;
         tell(&planned, true, context)?;
         if arguments.dry_run || (planned.pruned.is_empty() && planned.missing.is_empty()) {
             return Ok(Exit::Done);
         }
         if !ask::can_ask(context) {
             context.printer.flush()?;
-            return Err(ask::needs_yes("pruning by a rule of your own"));
+            let what = match wish {
+                Wish::Rule(_) => "pruning by a rule of your own",
+                Wish::Delete { .. } => "deleting a session",
+            };
+            return Err(ask::needs_yes(what));
         }
         let dropped = planned.pruned.len() + planned.missing.len();
         let count = format::counted(dropped as u64, "checkpoint", "checkpoints");
@@ -50,9 +61,29 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
             return Ok(Exit::Refused);
         }
     }
-    let outcome = context.run(|store, monitor| store.prune(session, rule, monitor))?;
+    let outcome = context.run(|store, monitor| match &wish {
+        Wish::Rule(rule) => store.prune(session, *rule, monitor),
+        Wish::Delete { session, with_pinned } => {
+            store.delete_session(session, *with_pinned, monitor)
+        }
+    })?;
     tell(&outcome, false, context)?;
     Ok(Exit::Done)
+}
+
+/// What the arguments ask for, and whether it is not what every capture does anyhow.
+fn wish(arguments: &PruneArguments, session: Option<&SessionName>) -> (Wish, bool) {
+    if let Some(session) = session.filter(|_| arguments.delete) {
+        return (Wish::Delete { session: session.clone(), with_pinned: arguments.pinned }, true);
+    }
+    let mut rule = PruneRule::default();
+    rule.keep = arguments.keep.unwrap_or(rule.keep);
+    rule.keep_within = arguments.keep_within.unwrap_or(rule.keep_within);
+    rule.keep_hourly = arguments.keep_hourly.unwrap_or(rule.keep_hourly);
+    rule.keep_daily = arguments.keep_daily.unwrap_or(rule.keep_daily);
+    rule.keep_weekly = arguments.keep_weekly.unwrap_or(rule.keep_weekly);
+    let is_own = arguments.keep.is_some() || rule != PruneRule::default();
+    (Wish::Rule(rule), is_own)
 }
 
 fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Result<()> {

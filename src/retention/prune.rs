@@ -6,10 +6,11 @@
 //! known to be damage.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::access::Access;
 use crate::checkpoint::{CheckpointRow, CheckpointState};
-use crate::clock::Timestamp;
+use crate::clock::{Period, Timestamp, Zone};
 use crate::error::Result;
 use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::index::ReadTx;
@@ -18,46 +19,92 @@ use crate::limits;
 use crate::retention::PruneOutcome;
 use crate::sessions::Found;
 
-/// How many checkpoints of a session stay.
+/// Which checkpoints of a session stay: each rule keeps some, and what one keeps stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneRule {
     /// The newest so many of a session, safety checkpoints counted apart and as many of them.
     pub keep: u32,
+    /// Those younger than this; no such rule where it is zero.
+    pub keep_within: Duration,
+    /// The newest of each of so many hours in which there is one, by the clock of this machine.
+    pub keep_hourly: u32,
+    /// The same of days.
+    pub keep_daily: u32,
+    /// The same of weeks, which begin on Monday.
+    pub keep_weekly: u32,
 }
 
 impl Default for PruneRule {
     fn default() -> Self {
-        Self { keep: limits::KEEP_DEFAULT }
+        Self {
+            keep: limits::KEEP_DEFAULT,
+            keep_within: Duration::ZERO,
+            keep_hourly: 0,
+            keep_daily: 0,
+            keep_weekly: 0,
+        }
+    }
+}
+
+/// Keeps the newest of each of the last so many periods in which there is one.
+struct Periods<'a> {
+    zone: &'a Zone,
+    period: Period,
+    count: u32,
+    seen: HashSet<i64>,
+}
+
+impl Periods<'_> {
+    /// Whether a checkpoint of that time stays; those after it have been asked about before.
+    fn keep(&mut self, time: Timestamp) -> bool {
+        self.seen.len() < self.count as usize
+            && self.seen.insert(self.zone.period(time, self.period))
     }
 }
 
 /// Computes which checkpoints of a session go. Pure.
 ///
-/// Kept: the newest by number, pinned or not; every pinned one; safety checkpoints counted apart, and
-/// none younger than a day; the newest of each workspace; what `protected` names.
+/// Kept: what the rule keeps, pinned or not; every pinned one; safety checkpoints counted apart, and
+/// none younger than a day; the newest of each workspace; what `protected` names. Newer is what has the
+/// higher number; that a time lies in the future makes a checkpoint no younger than new.
 fn choose(
     rows: &[CheckpointRow],
     rule: PruneRule,
     protected: &HashSet<CheckpointId>,
     now: Timestamp,
+    zone: &Zone,
 ) -> Vec<CheckpointId> {
     let mut live: Vec<&CheckpointRow> =
         rows.iter().filter(|row| row.state == CheckpointState::Live).collect();
     live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
     let keep = rule.keep as usize;
+    let mut periods = [
+        (Period::Hour, rule.keep_hourly),
+        (Period::Day, rule.keep_daily),
+        (Period::Week, rule.keep_weekly),
+    ]
+    .map(|(period, count)| Periods { zone, period, count, seen: HashSet::new() });
     let (mut plain, mut safety) = (0, 0);
     let mut workspaces: HashSet<WorkspaceId> = HashSet::new();
     let mut chosen = Vec::new();
     for row in live {
         let count = if row.is_safety() { &mut safety } else { &mut plain };
         *count += 1;
-        let is_young = row.is_safety() && row.created_at.until(now) < limits::SAFETY_KEEP;
+        let age = row.created_at.until(now);
+        let is_young = age < if row.is_safety() { limits::SAFETY_KEEP } else { rule.keep_within };
+        let mut is_of_period = false;
+        if !row.is_safety() {
+            for periods in &mut periods {
+                is_of_period |= periods.keep(row.created_at);
+            }
+        }
         // A capture builds upon the newest of its workspace, whatever made it.
         let is_newest_of_workspace = workspaces.insert(row.workspace);
         let stays = *count <= keep
             || row.pin.pinned
             || is_young
+            || is_of_period
             || is_newest_of_workspace
             || protected.contains(&row.id);
         if !stays {
@@ -68,10 +115,32 @@ fn choose(
     chosen
 }
 
+/// All live checkpoints but those that `protected` names, in order.
+fn all_but(rows: &[CheckpointRow], protected: &HashSet<CheckpointId>) -> Vec<CheckpointId> {
+    let live = rows.iter().filter(|row| row.state == CheckpointState::Live).map(|row| &row.id);
+    let mut chosen: Vec<CheckpointId> =
+        live.filter(|id| !protected.contains(id)).cloned().collect();
+    chosen.sort_unstable_by_key(|id| id.seq);
+    chosen
+}
+
 /// Whether the checkpoint's file says that it is pinned, or cannot be understood: the row only repeats
 /// it, and a power cut may have taken what it repeated last.
 fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
     !access.sessions.read_pin(id).is_ok_and(|pin| !pin.pinned)
+}
+
+/// By which decision checkpoints go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Going {
+    /// By rule.
+    Rule(PruneRule),
+    /// The session is deleted: all go but what an operation or an open restore relies on, and but pinned
+    /// ones where these are not to go too.
+    Session {
+        /// Whether pinned ones go too.
+        with_pinned: bool,
+    },
 }
 
 /// What a prune of these sessions would drop.
@@ -81,9 +150,9 @@ fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
 pub(crate) fn plan_prune(
     access: &Access,
     sessions: &[SessionName],
-    rule: PruneRule,
+    going: Going,
 ) -> Result<PruneOutcome> {
-    access.index.read("plan a prune", |tx| plan_in(access, &tx, sessions, rule))
+    access.index.read("plan a prune", |tx| plan_in(access, &tx, sessions, going))
 }
 
 /// The plan, seen from inside a transaction.
@@ -91,16 +160,21 @@ fn plan_in(
     access: &Access,
     tx: &ReadTx<'_>,
     sessions: &[SessionName],
-    rule: PruneRule,
+    going: Going,
 ) -> Result<PruneOutcome> {
     let mut protected = tx.protected_checkpoints()?;
     protected.extend(journal::needed_by_journals(&access.layout)?);
-    let now = Timestamp::now();
+    let (now, zone) = (Timestamp::now(), Zone::local());
     let mut outcome = PruneOutcome::default();
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
-        let mut chosen = choose(&rows, rule, &protected, now);
-        chosen.retain(|id| !is_pinned(access, id));
+        let mut chosen = match going {
+            Going::Rule(rule) => choose(&rows, rule, &protected, now, &zone),
+            Going::Session { .. } => all_but(&rows, &protected),
+        };
+        if going != (Going::Session { with_pinned: true }) {
+            chosen.retain(|id| !is_pinned(access, id));
+        }
         let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
         outcome.kept += (live - chosen.len()) as u64;
         outcome.pruned.extend(chosen);
@@ -108,16 +182,16 @@ fn plan_in(
     Ok(outcome)
 }
 
-/// Drops checkpoints by rule. A base or target that an operation came to rely on after the plan stays.
+/// Drops checkpoints. A base or target that an operation came to rely on after the plan stays.
 ///
 /// # Durability
 /// The marks survive a power cut before the first file is unlinked.
 pub(crate) fn prune(
     access: &Access,
     sessions: &[SessionName],
-    rule: PruneRule,
+    going: Going,
 ) -> Result<PruneOutcome> {
-    let outcome = mark(access, sessions, rule)?;
+    let outcome = mark(access, sessions, going)?;
     drop_marked(access, &outcome.pruned)?;
     Ok(outcome)
 }
@@ -129,7 +203,7 @@ pub(crate) fn prune(
 /// its own transaction, once its own name, and with it these unlinks, are durable. It also unlinks what
 /// a killed process did not.
 pub(crate) fn mark_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
-    mark(access, std::slice::from_ref(session), PruneRule::default())
+    mark(access, std::slice::from_ref(session), Going::Rule(PruneRule::default()))
 }
 
 /// Unlinks the files of checkpoints that [`mark_behind`] has marked. What cannot be unlinked is left to
@@ -140,14 +214,14 @@ pub(crate) fn unlink(access: &Access, marked: &[CheckpointId]) {
     }
 }
 
-fn mark(access: &Access, sessions: &[SessionName], rule: PruneRule) -> Result<PruneOutcome> {
-    let planned = plan_prune(access, sessions, rule)?;
+fn mark(access: &Access, sessions: &[SessionName], going: Going) -> Result<PruneOutcome> {
+    let planned = plan_prune(access, sessions, going)?;
     if planned.pruned.is_empty() {
         return Ok(planned);
     }
     // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
     access.index.write_durably("mark checkpoints", |tx| {
-        let mut outcome = plan_in(access, &tx, sessions, rule)?;
+        let mut outcome = plan_in(access, &tx, sessions, going)?;
         outcome.pruned = tx.mark_pruning(&outcome.pruned)?;
         Ok(outcome)
     })
@@ -236,4 +310,95 @@ fn drop_marked(access: &Access, marked: &[CheckpointId]) -> Result<()> {
         access.index.write("delete a checkpoint", |tx| tx.delete_checkpoint(id))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::PinFile;
+    use crate::hash::{BlobHash, Digest};
+    use crate::id::{OperationId, Seq};
+    use crate::manifest::{Tree, Trigger};
+
+    const MINUTE: i64 = 60 * 1_000_000_000;
+    const DAY: i64 = 24 * 60 * MINUTE;
+
+    fn row(seq: u64, at_ns: i64, trigger: Trigger) -> CheckpointRow {
+        CheckpointRow {
+            id: CheckpointId { session: "s".parse().unwrap(), seq: Seq::new(seq).unwrap() },
+            digest: Digest::of(b""),
+            manifest_bytes: 0,
+            op: OperationId::random(),
+            workspace: WorkspaceId::from_bytes([1; 16]),
+            created_at: Timestamp::from_ns(at_ns),
+            manifest_label: None,
+            trigger,
+            complete: true,
+            state: CheckpointState::Live,
+            pin: PinFile::default(),
+            tree: Tree { root: BlobHash::of(b""), root_size: 0, levels: 1, entries: 0 },
+            after: None,
+        }
+    }
+
+    /// The numbers that stay of checkpoints that were made at these times, the first with number 0.
+    fn kept(times_ns: &[i64], rule: PruneRule, now_ns: i64) -> Vec<u64> {
+        let rows: Vec<CheckpointRow> =
+            (0..).zip(times_ns).map(|(seq, &at)| row(seq, at, Trigger::MANUAL)).collect();
+        let now = Timestamp::from_ns(now_ns);
+        let gone = choose(&rows, rule, &HashSet::new(), now, &Zone::utc());
+        let all = rows.iter().map(|row| &row.id);
+        all.filter(|id| !gone.contains(id)).map(|id| id.seq.get()).collect()
+    }
+
+    const NONE: PruneRule = PruneRule {
+        keep: 0,
+        keep_within: Duration::ZERO,
+        keep_hourly: 0,
+        keep_daily: 0,
+        keep_weekly: 0,
+    };
+
+    #[test]
+    fn each_rule_keeps_the_newest_of_its_periods_and_together_they_keep_what_each_keeps() {
+        // Four a day, at 0, 6, 12 and 18 o'clock, for ten days that begin on a Thursday.
+        let times: Vec<i64> = (0..40).map(|number| number * 6 * 60 * MINUTE).collect();
+        let now = 10 * DAY;
+        assert_eq!(kept(&times, NONE, now), [39], "the newest of the workspace stays");
+        assert_eq!(kept(&times, PruneRule { keep: 3, ..NONE }, now), [37, 38, 39]);
+        assert_eq!(kept(&times, PruneRule { keep_daily: 3, ..NONE }, now), [31, 35, 39]);
+        assert_eq!(kept(&times, PruneRule { keep_hourly: 2, ..NONE }, now), [38, 39]);
+        // Monday is the fifth day.
+        assert_eq!(kept(&times, PruneRule { keep_weekly: 5, ..NONE }, now), [15, 39]);
+        let day = Duration::from_hours(24);
+        assert_eq!(kept(&times, PruneRule { keep_within: day, ..NONE }, now), [37, 38, 39]);
+        let all = PruneRule { keep: 2, keep_daily: 2, keep_weekly: 2, keep_within: day, ..NONE };
+        assert_eq!(kept(&times, all, now), [15, 35, 37, 38, 39]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_make_an_older_number_the_newest() {
+        let times = [9 * DAY, 9 * DAY + MINUTE, 2 * DAY, 2 * DAY + MINUTE];
+        assert_eq!(kept(&times, PruneRule { keep_daily: 1, ..NONE }, 3 * DAY), [3]);
+        assert_eq!(kept(&times, PruneRule { keep_daily: 2, ..NONE }, 3 * DAY), [1, 3]);
+        // What is from the future is not old.
+        let rule = PruneRule { keep_within: Duration::from_secs(1), ..NONE };
+        assert_eq!(kept(&times, rule, 3 * DAY), [0, 1, 3]);
+    }
+
+    #[test]
+    fn periods_are_about_what_people_made() {
+        let rows = [
+            row(0, 0, Trigger::MANUAL),
+            row(1, MINUTE, Trigger::PRE_RESTORE),
+            row(2, 3 * DAY, Trigger::MANUAL),
+        ];
+        let rule = PruneRule { keep_daily: 2, ..NONE };
+        let now = Timestamp::from_ns(5 * DAY);
+        let gone = choose(&rows, rule, &HashSet::new(), now, &Zone::utc());
+        assert_eq!(gone, [rows[1].id.clone()]);
+        let protected = HashSet::from([rows[1].id.clone()]);
+        assert_eq!(choose(&rows, rule, &protected, now, &Zone::utc()), []);
+        assert_eq!(all_but(&rows, &protected), [rows[0].id.clone(), rows[2].id.clone()]);
+    }
 }

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
-use crate::retention::{self, Effort, GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+use crate::retention::{self, Effort, GcOutcome, Going, PruneOutcome, PruneRule, SweepOutcome};
 use crate::store::capturing::{adopt_own, check_label};
 use crate::store::{Store, log};
 
@@ -128,16 +128,7 @@ impl Store {
         rule: PruneRule,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        let Some(access) = self.enter_to_prune(session, monitor)? else {
-            return Ok(PruneOutcome::default());
-        };
-        let sessions = sessions(&access, session)?;
-        let mut outcome = retention::plan_prune(&access, &sessions, rule)?;
-        if session.is_some() {
-            outcome.missing = missing(&access, &sessions)?;
-            outcome.leave_out_missing();
-        }
-        Ok(outcome)
+        self.plan_going(session, Going::Rule(rule), monitor)
     }
 
     /// Drops old checkpoints of one session, or of all. What an earlier prune had marked, and did not
@@ -157,7 +148,57 @@ impl Store {
         let Some(access) = self.enter_to_prune(session, monitor)? else {
             return Ok(PruneOutcome::default());
         };
-        prune(&access, session, rule, monitor)
+        prune(&access, session, Going::Rule(rule), monitor)
+    }
+
+    /// What [`Store::delete_session`] would drop.
+    ///
+    /// # Errors
+    /// As [`Store::delete_session`].
+    pub fn plan_session_deletion(
+        &self,
+        session: &SessionName,
+        with_pinned: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        self.plan_going(Some(session), Going::Session { with_pinned }, monitor)
+    }
+
+    /// Drops all checkpoints of a session, the newest too: all but pinned ones, where these are not to
+    /// go with it, and but what a running operation or an open restore relies on, which `kept` counts.
+    /// The numbers stay given: a session of that name goes on counting.
+    ///
+    /// # Errors
+    /// [`Error::SessionNotFound`]; a journal that cannot be understood stops it.
+    ///
+    /// # Durability
+    /// As [`Store::prune`]: what a crash interrupts the next command finishes.
+    pub fn delete_session(
+        &self,
+        session: &SessionName,
+        with_pinned: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        let access = self.enter_for(session, monitor)?;
+        prune(&access, Some(session), Going::Session { with_pinned }, monitor)
+    }
+
+    fn plan_going(
+        &self,
+        session: Option<&SessionName>,
+        going: Going,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        let Some(access) = self.enter_to_prune(session, monitor)? else {
+            return Ok(PruneOutcome::default());
+        };
+        let sessions = sessions(&access, session)?;
+        let mut outcome = retention::plan_prune(&access, &sessions, going)?;
+        if session.is_some() {
+            outcome.missing = missing(&access, &sessions)?;
+            outcome.leave_out_missing();
+        }
+        Ok(outcome)
     }
 
     fn enter_to_prune(
@@ -177,8 +218,7 @@ impl Store {
     /// As [`Store::gc`].
     pub fn plan_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
         let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
-        let prune =
-            retention::plan_prune(&access, &sessions(&access, None)?, PruneRule::default())?;
+        let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_default())?;
         let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
         let dropped = [prune.pruned.as_slice(), &marked].concat();
         let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
@@ -201,7 +241,7 @@ impl Store {
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;
-        let prune = prune(&access, None, PruneRule::default(), monitor)?;
+        let prune = prune(&access, None, by_default(), monitor)?;
         let sweep = sweep(&access, Effort::All, monitor)?;
         access.index.empty_wal()?;
         Ok(GcOutcome { prune, sweep })
@@ -252,6 +292,10 @@ fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<Sessio
     }
 }
 
+fn by_default() -> Going {
+    Going::Rule(PruneRule::default())
+}
+
 fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId>> {
     let of_each = sessions.iter().map(|session| retention::missing(access, session));
     Ok(of_each.collect::<Result<Vec<_>>>()?.concat())
@@ -260,7 +304,7 @@ fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId
 fn prune(
     access: &Access,
     session: Option<&SessionName>,
-    rule: PruneRule,
+    going: Going,
     monitor: &dyn Monitor,
 ) -> Result<PruneOutcome> {
     // What an earlier prune decided it has told, and so has the capture that left a row behind.
@@ -276,11 +320,15 @@ fn prune(
             log::tell_unwritten(&error, monitor);
         }
     }
-    let mut outcome = retention::prune(access, &sessions, rule)?;
+    let mut outcome = retention::prune(access, &sessions, going)?;
     outcome.missing = missing;
     if !outcome.pruned.is_empty() {
         let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
-        let why = if rule == PruneRule::default() { "retention" } else { "asked for" };
+        let why = match going {
+            Going::Rule(rule) if rule == PruneRule::default() => "retention",
+            Going::Rule(_) => "asked for",
+            Going::Session { .. } => "the session was deleted",
+        };
         let details = serde_json::json!({ "checkpoints": ids, "why": why });
         if let Err(error) = log::append(access, "prune", details) {
             log::tell_unwritten(&error, monitor);

@@ -19,6 +19,7 @@ mod long_walk;
 mod packs;
 mod quarantine;
 mod reader;
+mod retention;
 mod scaffolding;
 mod storm;
 mod terminal;
