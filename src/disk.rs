@@ -39,5 +39,6 @@ pub(crate) use small::{
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{
-    available_bytes, boot_id, coarse_now_ns, file_system, machine_id, mounts_below, user,
+    available_bytes, boot_id, coarse_now_ns, file_system, is_withheld, machine_id, mounts_below,
+    user,
 };

@@ -76,7 +76,8 @@ impl Layout {
         self.locks().join(format!("ws-{device:x}-{inode:x}.lock"))
     }
 
-    fn locks(&self) -> PathBuf {
+    /// The directory of locks.
+    pub(crate) fn locks(&self) -> PathBuf {
         self.root.join("locks")
     }
 
@@ -132,8 +133,12 @@ impl Layout {
 
     /// The directories without which nothing works; the others are made where they are needed.
     pub(crate) fn directories(&self) -> [PathBuf; 5] {
-        let blobs = self.root.join("blobs");
-        [blobs, self.leases(), self.tmp(), self.journals(), self.workspaces()]
+        [self.blobs(), self.leases(), self.tmp(), self.journals(), self.workspaces()]
+    }
+
+    /// The directory of loose blobs.
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.root.join("blobs")
     }
 
     /// The directory of packs, which a store may be without.

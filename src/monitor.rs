@@ -79,6 +79,11 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// Something that the checkpoint builds on could not be read: whether it is there is not known.
+    Unread {
+        /// What, and why.
+        reason: String,
+    },
     /// A file of the store was missing or damaged and was made anew.
     Repaired {
         /// The file.

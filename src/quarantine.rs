@@ -109,7 +109,11 @@ pub(crate) fn plan(access: &Access, file: &Path, monitor: &dyn Monitor) -> Resul
         Thing::Blob(hash) => blob_damage(access, *hash, &path, monitor)?,
         Thing::Pack(id) => pack_damage(access, *id, &path, monitor)?,
     };
-    let to = place_for(access, &relative)?;
+    let to = match &thing {
+        // Gone on with: it is there already.
+        Thing::Manifest(id) if disk::modified_ns(&path)?.is_none() => moved_place(access, id),
+        _ => place_for(access, &relative)?,
+    };
     let pin = match &thing {
         Thing::Manifest(_) => Some(path.with_extension("pin")),
         _ => None,
@@ -207,7 +211,7 @@ fn manifest_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<St
             .ok_or_else(|| refused(path, "it is sound; `turnpoint prune` drops old checkpoints"))?,
         Found::Legacy => return Err(refused(path, "another program wrote it")),
         Found::Unreadable { reason } => match disk::read_small(path, limits::MANIFEST_BYTES_MAX) {
-            Err(error) if is_withheld(&error) => return Err(refused(path, reason)),
+            Err(error) if disk::is_withheld(&error) => return Err(refused(path, reason)),
             Ok(Some(text)) if is_of_newer_program(&text) => {
                 return Err(refused(path, "a newer turnpoint wrote it, which can read it"));
             }
@@ -239,9 +243,13 @@ fn manifest_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<St
 
 /// Whether the manifest of that checkpoint is in the quarantine.
 fn is_moved(access: &Access, id: &CheckpointId) -> Result<bool> {
+    Ok(disk::modified_ns(&moved_place(access, id))?.is_some())
+}
+
+fn moved_place(access: &Access, id: &CheckpointId) -> PathBuf {
     let manifest = access.sessions.manifest_path(id);
     let below = manifest.strip_prefix(access.layout.root()).unwrap_or(&manifest);
-    Ok(disk::modified_ns(&access.layout.quarantine().join(below))?.is_some())
+    access.layout.quarantine().join(below)
 }
 
 fn not_there(path: &Path) -> Error {
@@ -252,18 +260,16 @@ fn is_of_newer_program(text: &[u8]) -> bool {
     matches!(Manifest::decode(text), Err(InvalidManifest::TooNew { .. }))
 }
 
-/// Whether a file may be whole, and could only not be read: another user or another time may.
-fn is_withheld(error: &Error) -> bool {
-    matches!(error, Error::Io { .. }) && !error.is_damage()
-}
-
 /// Why the entries of a checkpoint cannot be had; `None` where they can.
 fn tree_damage(access: &Access, manifest: &Manifest, path: &Path) -> Result<Option<String>> {
     for tree in trees(manifest) {
         let damage = match read_entries(&access.blobs, tree) {
             Ok(entries) => validate(&entries).err(),
+            Err(error) if disk::is_withheld(&error) => {
+                return Err(refused(path, with_source(&error)));
+            }
+            Err(error @ Error::Io { .. }) => Some(with_source(&error)),
             Err(error) if error.is_lost_content() => Some(with_source(&error)),
-            Err(error) if is_withheld(&error) => return Err(refused(path, with_source(&error))),
             Err(error) => return Err(error),
         };
         if damage.is_some() {
@@ -283,7 +289,7 @@ fn pin_damage(access: &Access, id: &CheckpointId, path: &Path) -> Result<String>
     }
     match access.sessions.read_pin(id) {
         Ok(_) => Err(refused(path, "it is sound; `turnpoint unpin` takes a pin back")),
-        Err(error) if is_withheld(&error) => Err(refused(path, with_source(&error))),
+        Err(error) if disk::is_withheld(&error) => Err(refused(path, with_source(&error))),
         Err(error) => Ok(with_source(&error)),
     }
 }

@@ -5,7 +5,9 @@
 //! would never be read again, and a checkpoint that takes them over from the base could not be
 //! restored. So all of the base is looked for once a boot, and again when the packs are others, when
 //! its root is not there, or when something is known to be lost that was not known at the last look.
-//! What is lost is remembered, so that this capture reads those files and heals them.
+//! What is lost is remembered, so that this capture reads those files and heals them. What nobody had
+//! reason to doubt (one loose blob that was removed by hand, bits that flipped) is left to a
+//! verification.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
 use crate::id::WorkspaceId;
 use crate::manifest::{Entry, page_refs, read_entries};
+use crate::monitor::{Monitor, Notice};
 use crate::threads;
 use crate::workspaces::StatCache;
 
@@ -27,11 +30,21 @@ use crate::workspaces::StatCache;
 const NAME: &str = "audited";
 
 /// Looks for every blob of the base, its pages included, unless that was done in the present
-/// circumstances.
+/// circumstances. What cannot be read now is told, and looked for again the next time: whether it is
+/// lost nobody knows.
 ///
-/// Cost: one small query, the listing of the packs, the reading of one small file and a look at the
-/// base's root; where there is reason to look, one open and one short read for each blob.
-pub(crate) fn audit(access: &Access, workspace: WorkspaceId, base: &Base) -> Result<()> {
+/// # Errors
+/// [`Error::Cancelled`]; where the index cannot be asked.
+///
+/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file
+/// and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
+/// open and one short read for each content.
+pub(crate) fn audit(
+    access: &Access,
+    workspace: WorkspaceId,
+    base: &Base,
+    monitor: &dyn Monitor,
+) -> Result<()> {
     let place = access.workspaces.directory(workspace);
     // The packs before the looks: one that goes meanwhile is noticed the next time.
     let packs = access.blobs.packs_state()?;
@@ -40,37 +53,96 @@ pub(crate) fn audit(access: &Access, workspace: WorkspaceId, base: &Base) -> Res
     let audited = disk::read_small(&place.join(NAME), 256).ok().flatten();
     let root = (base.tree.root, base.tree.root_size);
     if audited.as_deref() == Some(&circumstances(access, packs, &known)[..])
-        && (known.contains_key(&root.0) || look_at(access, root, None)?.is_none())
+        && (known.contains_key(&root.0) || matches!(look_at(access, root, None), Ok(None)))
     {
         return Ok(());
     }
-    let mut needed = pages_of(access, base)?;
-    match read_entries(&access.blobs, &base.tree) {
-        Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),
-        Err(error) => {
-            remember(access, &error)?;
-            // What the capture will take over without reading it is what the stat cache says.
-            needed.extend(cached_blobs(access, workspace, base));
-        }
-    }
-    needed.push(root);
-    needed.sort_unstable();
-    needed.dedup();
-    let hashes: Vec<BlobHash> = needed.iter().map(|(hash, _)| *hash).collect();
-    let stored = access.index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?;
-    let look = |&blob: &(BlobHash, u64)| look_at(access, blob, stored.get(&blob.0).copied());
-    let lost: Vec<Option<(BlobHash, BlobState)>> =
-        threads::pool("audit")?.install(|| needed.par_iter().map(look).collect::<Result<_>>())?;
-    let lost: Vec<(BlobHash, BlobState)> = lost.into_iter().flatten().collect();
+    let Findings { lost, unread } = look_at_all(access, workspace, base, monitor)?;
     if !lost.is_empty() {
         access.index.write("remember lost blobs", |tx| {
             lost.iter().try_for_each(|(hash, state)| tx.set_blob_state(*hash, *state))
         })?;
     }
+    if let Some(error) = unread.first() {
+        let more = unread.len() - 1;
+        let more = if more > 0 { format!("; and {more} more like it") } else { String::new() };
+        let reason = format!("{}{more}", error.with_source());
+        monitor.notice(&Notice::Unread { reason });
+        return Ok(());
+    }
     // Not what is known to be lost by now: what another process found meanwhile was not looked for.
     known.extend(lost);
     let circumstances = circumstances(access, packs, &known);
-    disk::replace(&Dir::open(&place)?, NAME.as_bytes(), &circumstances, &access.tmp)
+    // Not written, it is done again.
+    let dir = Dir::open(&place);
+    drop(dir.and_then(|dir| disk::replace(&dir, NAME.as_bytes(), &circumstances, &access.tmp)));
+    Ok(())
+}
+
+/// What looking for all blobs of a checkpoint came to.
+#[derive(Default)]
+struct Findings {
+    lost: Vec<(BlobHash, BlobState)>,
+    /// Why something could not be looked at.
+    unread: Vec<Error>,
+}
+
+impl Findings {
+    fn take(&mut self, error: Error) -> Result<()> {
+        match lost_by(&error) {
+            Some(lost) => self.lost.push(lost),
+            None if matches!(error, Error::Io { .. }) => self.unread.push(error),
+            None => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn look_at_all(
+    access: &Access,
+    workspace: WorkspaceId,
+    base: &Base,
+    monitor: &dyn Monitor,
+) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let mut needed = page_refs(&access.blobs, &base.tree).or_else(|error| {
+        findings.take(error).map(|()| vec![(base.tree.root, base.tree.root_size)])
+    })?;
+    match read_entries(&access.blobs, &base.tree) {
+        Ok(entries) => needed.extend(entries.iter().filter_map(Entry::blob)),
+        Err(error) => {
+            findings.take(error)?;
+            // That one is damaged says nothing for the others, and a look does not tell.
+            for (hash, size) in &needed {
+                match access.blobs.check(*hash, Some(*size)) {
+                    Ok(Presence::Wrong { .. }) => findings.lost.push((*hash, BlobState::Damaged)),
+                    Ok(Presence::Present { .. } | Presence::Absent) => {}
+                    Err(error) => findings.take(error)?,
+                }
+            }
+            // What the capture will take over without reading it is what the stat cache says.
+            needed.extend(cached_blobs(access, workspace, base));
+        }
+    }
+    needed.sort_unstable();
+    needed.dedup();
+    let hashes: Vec<BlobHash> = needed.iter().map(|(hash, _)| *hash).collect();
+    let stored = access.index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?;
+    let look = |&blob: &(BlobHash, u64)| {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        look_at(access, blob, stored.get(&blob.0).copied())
+    };
+    let looked: Vec<Result<_>> =
+        threads::pool("audit")?.install(|| needed.par_iter().map(look).collect());
+    for looked in looked {
+        match looked {
+            Ok(lost) => findings.lost.extend(lost),
+            Err(error) => findings.take(error)?,
+        }
+    }
+    Ok(findings)
 }
 
 /// What the outcome of an audit depends on, but for single loose blobs: the boot, the packs, and what is
@@ -79,13 +151,6 @@ fn circumstances(access: &Access, packs: Digest, lost: &BTreeMap<BlobHash, BlobS
     let lost: Vec<u8> = lost.keys().flat_map(|hash| *hash.as_bytes()).collect();
     let digests = [packs, Digest::of(&lost)].map(Digest::to_bytes);
     [access.host.boot, digests[0], digests[1]].concat()
-}
-
-fn pages_of(access: &Access, base: &Base) -> Result<Vec<(BlobHash, u64)>> {
-    match page_refs(&access.blobs, &base.tree) {
-        Ok(pages) => Ok(pages),
-        Err(error) => remember(access, &error).map(|()| Vec::new()),
-    }
 }
 
 fn cached_blobs(access: &Access, workspace: WorkspaceId, base: &Base) -> Vec<(BlobHash, u64)> {
@@ -111,12 +176,17 @@ fn look_at(
 /// Remembers the blob that an error is about, so that the next capture that has its bytes heals it.
 /// Does nothing for an error that is about something else.
 pub(crate) fn remember(access: &Access, error: &Error) -> Result<()> {
-    let (hash, state) = match error {
-        Error::BlobMissing { hash } => (*hash, BlobState::Missing),
-        Error::BlobDamaged { hash, .. } | Error::PageInvalid { hash, .. } => {
-            (*hash, BlobState::Damaged)
-        }
-        _ => return Ok(()),
-    };
+    let Some((hash, state)) = lost_by(error) else { return Ok(()) };
     access.index.write("remember damage", |tx| tx.set_blob_state(hash, state))
+}
+
+/// The blob that an error says is lost.
+fn lost_by(error: &Error) -> Option<(BlobHash, BlobState)> {
+    match error {
+        Error::BlobMissing { hash } => Some((*hash, BlobState::Missing)),
+        Error::BlobDamaged { hash, .. } | Error::PageInvalid { hash, .. } => {
+            Some((*hash, BlobState::Damaged))
+        }
+        _ => None,
+    }
 }

@@ -175,7 +175,9 @@ impl Monitor for Watch {
             Notice::IndexDamaged { .. } if self.found_damage.swap(true, Ordering::Relaxed) => {
                 return;
             }
-            Notice::Unlisted { .. } => self.found_damage.store(true, Ordering::Relaxed),
+            Notice::Unlisted { .. } | Notice::Unread { .. } => {
+                self.found_damage.store(true, Ordering::Relaxed);
+            }
             _ => {}
         }
         if self.style.json {
@@ -244,6 +246,14 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
             Kind::Warning,
             "unlisted",
             format!("{} is left out: {reason}; `turnpoint verify` says more", path.display()),
+        ),
+        Notice::Unread { reason } => (
+            Kind::Warning,
+            "unread",
+            format!(
+                "not all that the checkpoint builds on could be looked at: {reason}; `turnpoint verify` \
+                 says more"
+            ),
         ),
         Notice::Repaired { path, reason, aside } => (
             Kind::Warning,

@@ -5,15 +5,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::time::ClockId;
 
 use crate::disk::dir::Dir;
 use crate::disk::small::read_small;
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::hash::BlobHash;
 use crate::limits;
 use crate::path::RelPath;
+
+/// Whether a file may be whole, and could only not be read: another user may, or another time. An I/O
+/// error is none of these: the disk has lost it.
+pub(crate) fn is_withheld(error: &Error) -> bool {
+    let Error::Io { source, .. } = error else { return false };
+    let withheld = [Errno::ACCESS, Errno::PERM, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(source).is_some_and(|errno| withheld.contains(&errno))
+}
 
 /// What can be relied on in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,7 +113,8 @@ pub(super) fn look(layout: &Layout) -> Result<Vec<Diagnosis>> {
 /// What is in the place of a directory without which no command works.
 pub(crate) fn obstructed(layout: &Layout) -> Result<Vec<Diagnosis>> {
     let mut found = Vec::new();
-    for path in layout.directories().into_iter().chain([layout.packs()]) {
+    let optional = [layout.packs(), layout.quarantine(), layout.locks()];
+    for path in layout.directories().into_iter().chain(optional) {
         if disk::modified_ns(&path)?.is_some() && !disk::is_directory(&path)? {
             let word = shell_word(&path);
             let next = format!("look at it, and move it away: `ls -ld {word}`; then {FIX}");
@@ -296,11 +297,11 @@ fn sort_of(place: Place, name: &[u8], kind: FileKind) -> Sort {
     }
     match kind {
         FileKind::Dir => directory_in(place, name).map_or(Sort::Unknown, Sort::Directory),
+        // What is in the place of a directory of the store is told for itself.
+        _ if place == Place::Root && is_own_directory(name) => Sort::File,
         FileKind::File if place == Place::Root => file_in_root(name),
         FileKind::File if is_file_of(place, name) => Sort::File,
-        // What is in the place of a session's directory, or a blob, is a verification's to tell, and
-        // what is in that of another directory is told for itself.
-        _ if place == Place::Root && directory_in(place, name).is_some() => Sort::File,
+        // What is in the place of a session's directory, or a blob, is a verification's to tell.
         _ if place == Place::Root && SessionName::new(name).is_ok() => Sort::File,
         _ if place == Place::Shard => Sort::File,
         _ => Sort::Unknown,
@@ -312,6 +313,11 @@ const fn in_quarantine(kind: FileKind) -> Sort {
         FileKind::Dir => Sort::Directory(Place::Quarantine),
         _ => Sort::File,
     }
+}
+
+/// Whether the directory of that name in the store's is not a session's.
+fn is_own_directory(name: &str) -> bool {
+    directory_in(Place::Root, name).is_some_and(|place| place != Place::Session)
 }
 
 fn directory_in(place: Place, name: &str) -> Option<Place> {

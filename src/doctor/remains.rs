@@ -139,7 +139,7 @@ fn restores(parts: &Parts<'_>, found: &mut Vec<Diagnosis>) -> Result<()> {
     let known = parts.workspaces.all_remembered()?;
     for (id, journal) in journal::readable(parts.layout)? {
         let workspace = known.iter().find(|workspace| workspace.id == id);
-        found.extend(open_restore(parts, id, &journal.target.id, workspace)?);
+        found.extend(open_restore(parts, id, &journal, workspace)?);
     }
     for workspace in &known {
         // One that is not there, or cannot be looked into, has nothing to be cleared up now.
@@ -173,10 +173,10 @@ fn restores(parts: &Parts<'_>, found: &mut Vec<Diagnosis>) -> Result<()> {
 fn open_restore(
     parts: &Parts<'_>,
     id: WorkspaceId,
-    target: &CheckpointId,
+    seen: &Journal,
     workspace: Option<&Workspace>,
 ) -> Result<Option<Diagnosis>> {
-    let file = parts.layout.journal(id);
+    let (file, target) = (parts.layout.journal(id), &seen.target.id);
     let Some(root) = workspace.and_then(Workspace::root) else {
         let message = format!(
             "a restore of {target} is open, and nobody knows where its workspace is; the checkpoints \
@@ -192,10 +192,13 @@ fn open_restore(
     {
         return Ok(None);
     }
-    // A restore that ended since the journal was read has freed the workspace and left none.
+    // A restore that ended since the journal was read has freed the workspace and left none, or one that
+    // has begun since has left its own: neither was interrupted.
     // One that cannot be understood is told by the verification.
     let Ok(Some(journal)) = Journal::read(parts.layout, id) else { return Ok(None) };
-    let target = &journal.target.id;
+    if journal.operation != seen.operation {
+        return Ok(None);
+    }
     let is_there =
         dir.and_then(|dir| identity_of(&dir).ok()).is_some_and(|now| journal.root.is_one(now));
     if !is_there {

@@ -186,14 +186,12 @@ fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
             break;
         }
     }
-    let bad = |id: OperationId| {
-        BadFile {
+    let reason = "its process runs, and the index does not say what it needs: it has just begun, or \
+                  another index has taken the place of the one that does; when that process has \
+                  ended it can be swept";
+    let bad = |id: OperationId| BadFile {
         path: access.layout.leases().join(id.to_string()),
-        reason:
-            "its process runs, and the index does not say what it needs: it has just begun, or another \
-             index has taken the place of the one that does; when that process has ended it can be swept"
-                .to_owned(),
-    }
+        reason: reason.to_owned(),
     };
     Ok(unknown.into_iter().map(bad).collect())
 }

@@ -59,28 +59,26 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<CaptureOutcome> {
         self.with_sound_index(monitor, || {
+            let started = Instant::now();
             // Each time more is known to be lost, and read anew for it.
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                let is_last = attempts == limits::CAPTURE_ATTEMPTS_MAX;
-                if let Some(outcome) = self.try_capture(path, options, is_last, monitor)? {
+            for _ in 0..limits::CAPTURE_ATTEMPTS_MAX {
+                if let Some(mut outcome) = self.try_capture(path, options, monitor)? {
+                    outcome.elapsed_ms = elapsed_ms(started);
                     return Ok(outcome);
                 }
             }
+            Err(losing())
         })
     }
 
     /// `None` where something of the base was found lost only after it was decided what to read: what
-    /// the checkpoint would take over from the base may be lost too. Not the last time.
+    /// the checkpoint would take over from the base may be lost too.
     fn try_capture(
         &self,
         path: &Path,
         options: &CaptureOptions,
-        is_last: bool,
         monitor: &dyn Monitor,
     ) -> Result<Option<CaptureOutcome>> {
-        let started = Instant::now();
         if let Some(label) = &options.label {
             check_label(label)?;
         }
@@ -98,7 +96,7 @@ impl Store {
         let Foundation { mut base, parent, takes_hints } = foundation;
 
         if let Some(base) = &base {
-            capture::audit(&access, open.workspace.id, base)?;
+            capture::audit(&access, open.workspace.id, base, monitor)?;
         }
         // The limit for all together counts every file.
         let is_limited = options.scope.total_limit_bytes.is_some();
@@ -131,17 +129,22 @@ impl Store {
         } else {
             None
         };
-        if let Some(checkpoint) = unchanged {
+        // What was lost is stored again also where nothing has changed.
+        if let Some(checkpoint) = unchanged.as_ref().filter(|_| held.lost.is_empty()) {
             operation.end()?;
             remember_unchanged(&access, &open, base, &held, monitor);
-            let elapsed_ms = elapsed_ms(started);
-            return Ok(Some(outcome(checkpoint, false, &open, coverage, held, elapsed_ms)));
+            return Ok(Some(outcome(checkpoint.clone(), false, &open, coverage, held)));
         }
         let trees =
             capture::store_tree(&access, &operation, base.as_ref(), &mut held, staging, None)?;
-        if trees.found_loss && !is_last {
+        if trees.found_loss {
             operation.end()?;
             return Ok(None);
+        }
+        if let Some(checkpoint) = unchanged {
+            operation.end()?;
+            remember_unchanged(&access, &open, base, &held, monitor);
+            return Ok(Some(outcome(checkpoint, false, &open, coverage, held)));
         }
         let draft = Draft {
             session,
@@ -168,9 +171,8 @@ impl Store {
         drop(operation);
         remember_seen(&access, &open, base, &held, &committed, monitor);
         after_commit(&access, &committed, monitor);
-        let elapsed_ms = elapsed_ms(started);
         let coverage = committed.manifest.coverage;
-        Ok(Some(outcome(committed.id, true, &open, coverage, held, elapsed_ms)))
+        Ok(Some(outcome(committed.id, true, &open, coverage, held)))
     }
 }
 
@@ -184,7 +186,6 @@ fn outcome(
     open: &OpenWorkspace,
     coverage: Coverage,
     held: Held,
-    elapsed_ms: u64,
 ) -> CaptureOutcome {
     CaptureOutcome {
         checkpoint,
@@ -195,8 +196,16 @@ fn outcome(
         counts: held.counts,
         problem_count: held.problem_count,
         problems: held.problems,
-        elapsed_ms,
+        elapsed_ms: 0,
     }
+}
+
+/// The error of one who found something else lost each time.
+pub(super) fn losing() -> Error {
+    let path = PathBuf::from("the checkpoint that this one builds on");
+    let reason = "something else of it was found lost each time it was read; try again";
+    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
+    Error::Io { verb: "read", path, source }
 }
 
 /// A label is one line that a terminal can show.

@@ -10,6 +10,7 @@ use crate::error::{BadFile, Error, Repair, Result};
 use crate::id::WorkspaceId;
 use crate::index;
 use crate::journal::{self, Journal, JournalPhase};
+use crate::layout::Layout;
 use crate::limits;
 use crate::monitor::{Monitor, Notice};
 use crate::retention;
@@ -116,21 +117,13 @@ impl Store {
             is_treated = true;
         }
         if has(&[Condition::DirectoryMissing]) {
-            Blobs::create(layout.root())?;
-            layout.create_directories()?;
+            make_directories(layout, found)?;
             // What is in them is seen only now.
             return Ok(Some(repairs));
         }
         if has(&REBUILT) || has(&MADE_ANEW) {
             let what = if has(&REBUILT) { Anew::WithIndex } else { Anew::Files };
             repairs = self.make_anew(what, monitor)?.repaired;
-            is_treated = true;
-        }
-        if has(&[Condition::IndexUnfinished]) {
-            // Whoever builds one has the store to himself.
-            let lock = &layout.store_lock();
-            let _lock = disk::lock(lock, LockKind::Exclusive, "the store", monitor)?;
-            index::remove_unfinished(&Dir::open(layout.root())?)?;
             is_treated = true;
         }
         if has(&CLEARED_UP) {
@@ -143,12 +136,20 @@ impl Store {
         }
         if has(&[Condition::RestoreDiscardable]) {
             let Some(access) = self.enter_if_made(monitor)? else { return Ok(None) };
-            discard_restores(&access, monitor);
+            discard_restores(&access, monitor)?;
             is_treated = true;
         }
         if has(&[Condition::BallastMissing]) {
             disk::reserve(&layout.ballast(), limits::BALLAST_BYTES)?;
             is_treated = true;
+        }
+        if has(&[Condition::IndexUnfinished]) {
+            // Whoever builds one has the store to himself; where anybody is at work it can wait.
+            let lock = disk::try_lock(&layout.store_lock(), LockKind::Exclusive)?;
+            if lock.is_some() {
+                index::remove_unfinished(&Dir::open(layout.root())?)?;
+                is_treated = true;
+            }
         }
         Ok(is_treated.then_some(repairs))
     }
@@ -275,6 +276,19 @@ impl Store {
     }
 }
 
+/// Makes the directories that were found missing.
+fn make_directories(layout: &Layout, found: &[Diagnosis]) -> Result<()> {
+    let missing = found.iter().filter(|it| it.condition == Condition::DirectoryMissing);
+    for path in missing.map(|it| &it.path) {
+        if *path == layout.blobs() {
+            Blobs::create(layout.root())?;
+        } else {
+            disk::make_private_dir(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// What is put right by building the index anew.
 const REBUILT: [Condition; 2] =
     [Condition::IndexMissing, Condition::Damage(FindingKind::IndexDamaged)];
@@ -351,18 +365,24 @@ const fn done(condition: Condition) -> Option<&'static str> {
 /// Discards the restores that were interrupted before they changed anything and whose workspace is
 /// there. One that had begun to change something is left, whatever happens meanwhile. One that cannot be
 /// discarded is told, and stops no other.
-fn discard_restores(access: &Access, monitor: &dyn Monitor) {
+fn discard_restores(access: &Access, monitor: &dyn Monitor) -> Result<()> {
     let journals = journal::readable(&access.layout).unwrap_or_default();
     let known = access.workspaces.all_remembered().unwrap_or_default();
     for (id, journal) in journals {
         let root = known.iter().find(|it| it.id == id).and_then(Workspace::root);
         let Some(root) = root.filter(|_| journal.phase == JournalPhase::Staging) else { continue };
-        if let Err(error) = discard_restore(access, id, root, monitor) {
-            let root = crate::path::printable(root.as_os_str().as_encoded_bytes());
-            let text = format!("the restore in {root} was not discarded: {}", error.with_source());
-            monitor.notice(&Notice::Remark { text });
+        match discard_restore(access, id, root, monitor) {
+            Ok(()) => {}
+            Err(error @ Error::Cancelled) => return Err(error),
+            Err(error) => {
+                let root = crate::path::printable(root.as_os_str().as_encoded_bytes());
+                let error = error.with_source();
+                let text = format!("the restore in {root} was not discarded: {error}");
+                monitor.notice(&Notice::Remark { text });
+            }
         }
     }
+    Ok(())
 }
 
 fn discard_restore(

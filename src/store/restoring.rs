@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
+use crate::limits;
 use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, RestoreVerb, Trigger, page_refs};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
@@ -20,7 +21,7 @@ use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, St
 use crate::sessions::with_source;
 use crate::store::capturing::{
     Purpose, adopt_all, adopt_own, after_commit, begin, home_directory, look_for_foundation,
-    open_workspace, remember_seen,
+    losing, open_workspace, remember_seen,
 };
 use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
@@ -165,7 +166,15 @@ impl Store {
         };
         match mode {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
-            Mode::CarryOut => carry_out(&access, &open, &target, &intent, options, monitor),
+            Mode::CarryOut => {
+                for _ in 0..limits::CAPTURE_ATTEMPTS_MAX {
+                    let done = carry_out(&access, &open, &target, &intent, options, monitor)?;
+                    if let Some(outcome) = done {
+                        return Ok(outcome);
+                    }
+                }
+                Err(losing())
+            }
         }
     }
 
@@ -275,6 +284,8 @@ fn pages_of(access: &Access, base: Option<&Base>) -> Result<Vec<(BlobHash, u64)>
     }
 }
 
+/// `None`, and nothing has changed, where something of the base was found lost only after it was decided
+/// what to read for the safety checkpoint.
 fn carry_out(
     access: &Access,
     open: &OpenWorkspace,
@@ -282,7 +293,7 @@ fn carry_out(
     intent: &Intent,
     options: &RestoreOptions,
     monitor: &dyn Monitor,
-) -> Result<RestoreOutcome> {
+) -> Result<Option<RestoreOutcome>> {
     let session = match &options.session {
         Some(name) => session_name(name)?,
         None => open.workspace.default_session.clone(),
@@ -292,7 +303,7 @@ fn carry_out(
     operation.protect(std::slice::from_ref(&target.reference.id))?;
     let mut base = foundation.base;
     if let Some(base) = &base {
-        capture::audit(access, open.workspace.id, base)?;
+        capture::audit(access, open.workspace.id, base, monitor)?;
     }
     let staging = access.blobs.stage(operation.id())?;
     let prepared = prepare(
@@ -313,7 +324,7 @@ fn carry_out(
         && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
     if plan.changes.is_empty() && !is_undone {
         operation.end()?;
-        return Ok(nothing_to_do(open, plan, held));
+        return Ok(Some(nothing_to_do(open, plan, held)));
     }
     require_content(access, &plan, monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
@@ -330,6 +341,10 @@ fn carry_out(
         let stored = capture::store_tree(access, &operation, base, held, staging, Some(&after));
         (stored?, Coverage::Full)
     };
+    if trees.found_loss {
+        operation.end()?;
+        return Ok(None);
+    }
     let draft = Draft {
         session,
         label: None,
@@ -368,7 +383,7 @@ fn carry_out(
         remember_seen(access, open, base, &held, &committed, monitor);
     }
     after_commit(access, &committed, monitor);
-    Ok(RestoreOutcome {
+    Ok(Some(RestoreOutcome {
         plan,
         root: open.path.clone(),
         safety: Some(committed.id),
@@ -377,7 +392,7 @@ fn carry_out(
         remarks,
         problem_count: held.problem_count,
         problems: held.problems,
-    })
+    }))
 }
 
 /// Saves the present and stages the new, and then says durably that changing begins. After an error

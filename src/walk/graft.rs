@@ -343,12 +343,33 @@ impl<'a> Grafting<'a> {
             return;
         }
         let mut place = 0..;
+        let mut left_behind: HashMap<RelPath, u64> = HashMap::new();
         observations.retain(|observed| {
             let is_removed = place.next().is_some_and(|place| removed.contains(&place));
-            !is_removed && !added.contains_key(&observed.path)
+            let stays = !is_removed && !added.contains_key(&observed.path);
+            if !stays && let What::Omitted { rest: rest @ 1.., .. } = observed.what {
+                left_behind.insert(observed.path.parent().unwrap_or_default(), rest);
+            }
+            stays
         });
         observations.extend(added.into_values());
         sort(observations);
+        hand_over(observations, left_behind);
+    }
+}
+
+/// Lets the last name without content of each of these directories stand for so many others: the one that
+/// did is held now, or gone.
+fn hand_over(observations: &mut [Observed], mut left_behind: HashMap<RelPath, u64>) {
+    for observed in observations.iter_mut().rev() {
+        if left_behind.is_empty() {
+            return;
+        }
+        if let What::Omitted { rest, .. } = &mut observed.what
+            && let Some(more) = left_behind.remove(&observed.path.parent().unwrap_or_default())
+        {
+            *rest += more;
+        }
     }
 }
 

@@ -587,7 +587,7 @@ fn a_session_that_cannot_be_listed_does_not_take_the_others_with_it() {
             return program.run(arguments);
         }
         let binary = program.root().join("turnpoint");
-        fs::copy(env!("CARGO_BIN_EXE_turnpoint"), &binary).unwrap();
+        program.copy_binary(&binary);
         run(program.other("chown").args(["-R", "65534:65534"]).arg(program.root())).ok();
         let mut command = program.other("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -698,30 +698,65 @@ fn a_verification_makes_no_directory() {
 /// What is captured after a loss is there in whole, although no file has changed since.
 #[test]
 fn what_is_captured_after_a_loss_can_be_restored() {
-    let lose: [(&str, &str); 4] = [
-        ("the pack", "rm \"$S\"/packs/*.pack"),
-        ("the pack, and it was told", "rm \"$S\"/packs/*.pack; \"$T\" verify || true"),
-        ("all loose blobs", "rm -r \"$S\"/blobs/??"),
-        ("the pack is cut short", "truncate -s 4000 \"$S\"/packs/*.pack"),
-    ];
-    for (what, script) in lose {
-        for edit in ["", "printf new > \"$W\"/1.txt", "rm \"$W\"/1.txt"] {
-            let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
-            let count = if what.contains("pack") { 1_200 } else { 30 };
-            for number in 0..count {
-                fs::write(program.workspace().join(format!("{number}.txt")), number.to_string())
-                    .unwrap();
-            }
-            program.run(["capture", "--session", "s"]).ok();
-            let mut injure = program.other("sh");
-            injure.args(["-ec", &format!("{script}; {edit}")]).env("S", program.store());
-            injure.env("W", program.workspace()).env("T", env!("CARGO_BIN_EXE_turnpoint"));
-            run(&mut injure).ok();
-            program.run(["capture", "--session", "s"]).ok();
-            let into = program.root().join("into");
-            program.run(["restore", "s:1", "--into", into.to_str().unwrap()]).ok();
-            let workspace = fingerprint::of(&program.workspace());
-            assert_eq!(fingerprint::of(&into), workspace, "{what} {edit}");
+    const PACK: &str = "rm \"$S\"/packs/*.pack";
+    const EDIT: &str = "printf new > \"$W\"/1.txt";
+    for (files, lose, edit, option) in [
+        (1_200, PACK, "true", "--json"),
+        (1_200, PACK, "true", "--if-changed"),
+        (1_200, PACK, EDIT, "--if-changed"),
+        (1_200, PACK, "\"$T\" verify || true", "--json"),
+        (1_200, "truncate -s 4000 \"$S\"/packs/*.pack", "rm \"$W\"/1.txt", "--json"),
+        (30, "rm -r \"$S\"/blobs/??", "true", "--if-changed"),
+        (30, "rm -r \"$S\"/blobs/??", EDIT, "--json"),
+    ] {
+        let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+        for number in 0..files {
+            fs::write(program.workspace().join(format!("{number}.txt")), number.to_string())
+                .unwrap();
         }
+        // The second has a base, all of which is looked at; the third has no reason to look again.
+        for _ in 0..3 {
+            program.run(["capture", "--session", "s"]).ok();
+        }
+        assert!(workspace_file(&program).with_file_name("audited").exists());
+        let mut injure = program.other("sh");
+        injure.args(["-ec", &format!("{lose}; {edit}")]).env("S", program.store());
+        injure.env("W", program.workspace()).env("T", env!("CARGO_BIN_EXE_turnpoint"));
+        run(&mut injure).ok();
+        program.run(["capture", "--session", "s", option]).ok();
+        let into = program.root().join("into");
+        let newest = ["restore", "--session", "s", "latest", "--into", into.to_str().unwrap()];
+        program.run(newest).ok();
+        let workspace = fingerprint::of(&program.workspace());
+        assert_eq!(fingerprint::of(&into), workspace, "{lose} {edit} {option}");
     }
+}
+
+/// One damaged page of entries does not hide another.
+#[test]
+fn pages_that_are_damaged_together_are_healed_together() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for number in 0..400 {
+        fs::write(program.workspace().join(format!("{number}.txt")), number.to_string()).unwrap();
+    }
+    for _ in 0..3 {
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    // All pages of entries: what is in a blob's file as JSON, and not the root.
+    let script = r#"cd "$S"; root=$(sed -n 's/.*"root":"\([0-9a-f]*\)".*/\1/p' s/2.json | head -c 64)
+        for f in blobs/??/*; do
+            if [ "${f##*/}" != "$root" ] && zstd -dcq "$f" | head -c 1 | grep -q '[{\[]'; then
+                size=$(stat -c %s "$f"); printf '\377' | dd of="$f" bs=1 seek=$((size - 3)) conv=notrunc 2>/dev/null
+                echo "$f"
+            fi
+        done
+        rm "$S"/workspaces/*/audited"#;
+    let mut injure = program.other("sh");
+    let injured = run(injure.args(["-ec", script]).env("S", program.store())).ok();
+    assert!(injured.stdout.lines().count() > 3, "{}", injured.stdout);
+    program.run(["capture", "--session", "s"]).ok();
+    let into = program.root().join("into");
+    program.run(["restore", "s:3", "--into", into.to_str().unwrap()]).ok();
+    assert_eq!(fingerprint::of(&into), fingerprint::of(&program.workspace()));
+    assert_eq!(findings(&program), []);
 }

@@ -221,7 +221,7 @@ fn an_incomplete_capture_names_what_it_could_not_read() {
         }
         let binary = program.root().join("turnpoint");
         if !binary.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_turnpoint"), &binary).unwrap();
+            program.copy_binary(&binary);
         }
         let mut command = program.other("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

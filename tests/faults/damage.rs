@@ -108,7 +108,7 @@ impl Store {
         // The user may not be able to read where the tests were built.
         let readable = tempfile::Builder::new().prefix("turnpoint-binary-").tempdir().unwrap();
         let binary = readable.path().join("turnpoint");
-        fs::copy(BINARY, &binary).unwrap();
+        done(Command::new("cp").arg(BINARY).arg(&binary));
         fs::set_permissions(readable.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // Copied and removed for each case, which is quicker in memory.
         let memory = Path::new("/dev/shm");

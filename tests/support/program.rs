@@ -89,6 +89,13 @@ impl Program {
         command
     }
 
+    /// Copies the program to where another user may run it. Another process does it: what this one has open
+    /// for writing is inherited by whatever another thread starts at that moment, and a program that is
+    /// open for writing cannot be run.
+    pub(crate) fn copy_binary(&self, to: &Path) {
+        run(self.other("cp").arg(&self.binary).arg(to)).ok();
+    }
+
     /// Any command in the same surroundings: nothing of the caller's environment but `PATH` and
     /// `TMPDIR`.
     pub(crate) fn other(&self, name: impl AsRef<OsStr>) -> Command {
