@@ -93,6 +93,24 @@ pub struct SessionRow {
     pub checkpoints: u64,
 }
 
+/// What the checkpoints of one session, or of all, take. Lengths are in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Account {
+    /// Which session; all of them where none is named.
+    pub session: Option<SessionName>,
+    /// How many checkpoints, safety checkpoints included.
+    pub checkpoints: u64,
+    /// What as many plain copies of the workspaces would take.
+    pub logical_bytes: u64,
+    /// What the blobs take that these checkpoints name, pages included, each once, as stored.
+    pub stored_bytes: u64,
+    /// Of these, what no other session names: what deleting the session would free.
+    pub unique_bytes: u64,
+    /// The others.
+    pub shared_bytes: u64,
+}
+
 /// Whether a blob's bytes can be relied upon, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlobState {

@@ -19,6 +19,7 @@ mod json;
 mod label;
 mod list;
 mod ls;
+mod operations;
 mod pin;
 mod plan;
 mod printer;
@@ -27,6 +28,7 @@ mod quarantine;
 mod restore;
 mod settings;
 mod show;
+mod stats;
 mod table;
 mod target;
 mod undo;
@@ -81,6 +83,8 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Show(_)
         | Command::Ls(_)
         | Command::Cat(_)
+        | Command::Stats(_)
+        | Command::Operations(_)
         | Command::Verify(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
@@ -117,6 +121,8 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Label(arguments) => label::run(&arguments, context),
         Command::Prune(arguments) => prune::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
+        Command::Stats(arguments) => stats::run(&arguments, context),
+        Command::Operations(arguments) => operations::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Doctor(arguments) => doctor::run(&arguments, context),
         Command::Quarantine(arguments) => quarantine::run(&arguments, context),

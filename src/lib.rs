@@ -37,7 +37,7 @@ mod walk;
 mod workspaces;
 
 pub use capture::{CaptureOptions, CaptureOutcome};
-pub use checkpoint::CaptureProblem;
+pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{BadFile, Error, ErrorClass, LostContent, Repair, Result};
 pub use monitor::{Monitor, Notice, Phase};
@@ -45,8 +45,8 @@ pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, Examination, ForgottenOperation, InvalidSpec, ListItem,
-    ListQuery, Listing, Mended, OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store,
-    Treatment, Which,
+    Accounts, CheckpointSummary, DiskUse, EndedRestore, Examination, ForgottenOperation,
+    InvalidSpec, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
+    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -157,6 +157,9 @@ pub const STAMP_GRANULARITY_UNKNOWN: Duration = Duration::from_secs(2);
 /// A session's name is never longer than this many bytes.
 pub const SESSION_NAME_BYTES_MAX: usize = 128;
 
+/// How much of the end of the log of operations is read.
+pub const LOG_BYTES_READ_MAX: u64 = 64 * 1024 * 1024;
+
 /// A label is never longer than this many bytes.
 pub const LABEL_BYTES_MAX: usize = 512;
 

@@ -4,6 +4,7 @@
 //! lock itself and gives it back; none holds anything between two calls but the connection to the
 //! index. All of it blocks.
 
+mod accounting;
 mod capturing;
 mod examining;
 mod history;
@@ -21,6 +22,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use accounting::{Accounts, DiskUse, Logged, OperationLog};
 pub use examining::Examination;
 pub use history::{
     CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,

@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Label(LabelArguments),
     Prune(PruneArguments),
     Gc(GcArguments),
+    Stats(StatsArguments),
+    Operations(OperationsArguments),
     Verify(VerifyArguments),
     Doctor(DoctorArguments),
     Quarantine(QuarantineArguments),
@@ -401,6 +403,33 @@ pub(crate) struct PruneArguments {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+}
+
+/// Show what holds the space
+///
+/// By session and in all: what as many plain copies would take, what is stored, and how much of that only
+/// this session needs; what `turnpoint gc` would free; and what the store takes on the disk.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  turnpoint stats\n  turnpoint stats --session fix-login --json"
+)]
+pub(crate) struct StatsArguments {
+    /// Only this session
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+}
+
+/// Show what was restored, dropped, removed and repaired, and why
+///
+/// Captures are not among it: `turnpoint list` shows those. The newest is last.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  turnpoint operations\n  turnpoint operations --limit 1000 --json"
+)]
+pub(crate) struct OperationsArguments {
+    /// How many lines, the newest
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    pub(crate) limit: usize,
 }
 
 /// Drop old checkpoints and free the space that they took

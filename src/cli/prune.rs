@@ -129,7 +129,7 @@ pub(crate) fn print_by_session(ids: &[CheckpointId], printer: &mut Printer) -> i
 }
 
 /// `0-4, 7`.
-fn runs(mut numbers: Vec<u64>) -> String {
+pub(crate) fn runs(mut numbers: Vec<u64>) -> String {
     numbers.sort_unstable();
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for number in numbers {

@@ -98,6 +98,12 @@ impl FileStat {
     pub(crate) fn is_same_inode(&self, other: &Self) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)
     }
+
+    /// What it takes on the disk, in bytes.
+    pub(crate) const fn allocated_bytes(&self) -> u64 {
+        // POSIX leaves the unit open, and every system has this one.
+        self.blocks.saturating_mul(512)
+    }
 }
 
 /// What the file system says about an open file; `path` is for the error only.

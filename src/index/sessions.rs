@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::transaction::{ReadTx, WriteTx};
 use super::values::Amount;
-use crate::checkpoint::SessionRow;
+use crate::checkpoint::{Account, SessionRow};
 use crate::error::{Error, Result};
 use crate::id::{Seq, SessionName, WorkspaceId};
 
@@ -22,6 +22,28 @@ impl ReadTx<'_> {
             |row| {
                 let (Amount(next_seq), Amount(checkpoints)) = (row.get(1)?, row.get(2)?);
                 Ok(SessionRow { name: row.get(0)?, next_seq, checkpoints })
+            },
+        )
+    }
+
+    /// What each session takes, in order of name, and all together last.
+    ///
+    /// Cost: the rows of all pages.
+    pub(crate) fn accounts(&self) -> Result<Vec<Account>> {
+        self.rows(
+            "SELECT session, checkpoints, logical_bytes, stored_bytes, unique_bytes, shared_bytes
+             FROM storage ORDER BY session IS NULL, session",
+            [],
+            |row| {
+                let amount = |column: usize| row.get(column).map(|Amount(amount)| amount);
+                Ok(Account {
+                    session: row.get(0)?,
+                    checkpoints: amount(1)?,
+                    logical_bytes: amount(2)?,
+                    stored_bytes: amount(3)?,
+                    unique_bytes: amount(4)?,
+                    shared_bytes: amount(5)?,
+                })
             },
         )
     }

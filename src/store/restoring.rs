@@ -233,7 +233,7 @@ impl Store {
             return Err(Error::NoOpenRestore { workspace: open.path.clone() });
         };
         if let Some(safety) = &safety {
-            log_it(&access, &open, "restore-abort", safety);
+            log_it(&access, &open, "restore-abort", None, safety);
         }
         Ok(EndedRestore { safety, left: vec![], remarks })
     }
@@ -377,7 +377,7 @@ fn carry_out(
         RestoreVerb::Restore => "restore",
         RestoreVerb::Undo => "undo",
     };
-    log_it(access, open, verb, &committed.id);
+    log_it(access, open, verb, Some(&target.reference.id), &committed.id);
     if part.is_none() {
         // What was known of the whole goes on to be known where only a part was looked at.
         remember_seen(access, open, base, &held, &committed, monitor);
@@ -542,10 +542,17 @@ fn apply_all(
     Ok((applied.changed, applied.left, applied.remarks))
 }
 
-fn log_it(access: &Access, open: &OpenWorkspace, verb: &str, safety: &CheckpointId) {
+fn log_it(
+    access: &Access,
+    open: &OpenWorkspace,
+    verb: &str,
+    target: Option<&CheckpointId>,
+    safety: &CheckpointId,
+) {
     let details = serde_json::json!({
         "workspace": open.workspace.id.to_string(),
         "root": open.path.to_string_lossy(),
+        "target": target.map(log::id),
         "safety": log::id(safety),
     });
     // The log is for people; the safety checkpoint says the same.

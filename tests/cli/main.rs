@@ -4,6 +4,7 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod accounting;
 mod collision;
 mod damage;
 mod doctor;

@@ -53,7 +53,8 @@ fn a_day_keeps_its_newest() {
     let program = captured();
     let by_days = |json: &serde_json::Value| {
         let days = json["checkpoints"].as_array().unwrap().iter().map(|it| {
-            (it["created_at"].as_str().unwrap()[..10].to_owned(), it["seq"].as_u64().unwrap())
+            let (day, _) = it["created_at"].as_str().unwrap().split_once('T').unwrap();
+            (day.to_owned(), it["seq"].as_u64().unwrap())
         });
         days.collect::<std::collections::BTreeMap<String, u64>>()
     };
