@@ -165,7 +165,8 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
 }
 
 /// The leases of living processes whose operations the index does not know: another index has taken
-/// the place of the one that says what they need. One that is just about to register is waited for.
+/// the place of the one that says what they need, or another program keeps the index locked. One that
+/// is just about to register is waited for.
 fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
     // Leases first: what is there without a row is about to get it, or had it in another index.
     let mut unknown = disk::leases(&access.leases)?;
@@ -189,8 +190,9 @@ fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
     let bad = |id: OperationId| BadFile {
         path: access.layout.leases().join(id.to_string()),
         reason:
-            "its process runs, and the index does not say what it needs: another index has taken \
-                 the place of the one that does; it can be swept when that process has ended"
+            "its process runs, and the index does not say what it needs: it still waits for the \
+                 index, or another index has taken the place of the one that does; it can be swept \
+                 when that process has ended"
                 .to_owned(),
     };
     Ok(unknown.into_iter().map(bad).collect())

@@ -293,3 +293,17 @@ fn no_name_can_act_on_the_terminal() {
     }
     assert_eq!(fs::read_to_string(program.workspace().join(name)).unwrap(), "1");
 }
+
+#[test]
+fn a_file_that_may_not_grow_so_far_is_an_error_and_no_signal() {
+    let program = captured();
+    // No compression makes it shorter.
+    let mut noise = vec![0; 400_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    fs::write(program.workspace().join("noise"), noise).unwrap();
+    let limit = ["bash", "-c", "ulimit -f 300; exec \"$@\"", "bash"];
+    let run = run(&mut program.under(&limit, ["capture", "--session", "s"])).exits(1);
+    assert!(run.stderr.contains("File too large"), "{}", run.stderr);
+    assert!(run.stderr.contains("\n\nhint: raise the limit"), "{}", run.stderr);
+    program.run(["capture", "--session", "s"]).ok();
+}
