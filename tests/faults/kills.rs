@@ -27,13 +27,13 @@ pub(crate) fn is_long() -> bool {
 }
 
 /// In memory, where there is such a place: a kill loses nothing that was written, whatever it is on.
-fn scene() -> Scene {
+pub(crate) fn scene() -> Scene {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() && !is_long() { Scene::below(memory) } else { Scene::new() }
 }
 
 /// A scene of three turns.
-fn three_turns() -> Scene {
+pub(crate) fn three_turns() -> Scene {
     let mut scene = scene();
     for seed in 1..4 {
         scene.capture();

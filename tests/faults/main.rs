@@ -8,10 +8,12 @@ mod support;
 mod scene;
 mod steps;
 
+mod busy;
 mod damage;
 mod errors;
 mod full;
 mod kills;
+mod places;
 mod power;
 mod races;
 mod soak;
