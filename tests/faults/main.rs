@@ -9,6 +9,7 @@ mod scene;
 mod steps;
 
 mod busy;
+mod clock;
 mod damage;
 mod errors;
 mod full;
@@ -16,4 +17,5 @@ mod kills;
 mod places;
 mod power;
 mod races;
+mod refused;
 mod soak;
