@@ -17,5 +17,6 @@ mod kills;
 mod places;
 mod power;
 mod races;
+mod recount;
 mod refused;
 mod soak;
