@@ -234,7 +234,9 @@ fn a_collection_names_what_nobody_may_remove_and_removes_the_rest() {
         failed.map(|it| PathBuf::from(it["path"].as_str().unwrap())).collect::<BTreeSet<_>>()
     };
     let all = blobs();
-    all.iter().for_each(|blob| chattr("+i", blob));
+    for blob in &all {
+        chattr("+i", blob);
+    }
     let unneeded = failed(&gc_later(&scene).exits(4));
     assert!(unneeded.len() > 2 && unneeded.len() < all.len(), "{unneeded:?}");
     assert_eq!(blobs(), all);
@@ -243,7 +245,9 @@ fn a_collection_names_what_nobody_may_remove_and_removes_the_rest() {
     let rest = failed(&gc_later(&scene).exits(4));
     assert_eq!(unneeded.difference(&rest).collect::<Vec<_>>(), [first]);
     assert_eq!(all.difference(&blobs()).collect::<Vec<_>>(), [first]);
-    blobs().iter().for_each(|blob| chattr("-i", blob));
+    for blob in blobs() {
+        chattr("-i", &blob);
+    }
     gc_later(&scene).ok();
     assert_eq!(all.difference(&blobs()).cloned().collect::<BTreeSet<_>>(), unneeded);
     scene.assert_whole("blobs that nobody could remove");
