@@ -27,7 +27,8 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("TURNPOINT_EVERY_STEP").is_some()
 }
 
-/// In memory, where there is such a place: a kill loses nothing that was written, whatever it is on.
+/// In memory, where there is such a place: neither a kill nor a call that fails loses what was written,
+/// whatever it is on.
 pub(crate) fn scene() -> Scene {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() && !is_long() { Scene::below(memory) } else { Scene::new() }
