@@ -646,17 +646,30 @@ impl Error {
             Self::PlaceTaken { .. } => {
                 "turnpoint keeps its own things under that name: move yours away, and try again".to_owned()
             }
-            Self::NoSpace { .. } => {
-                "free some space there; where the store is on the same disk, `turnpoint gc` frees what no \
-                 checkpoint needs"
-                    .to_owned()
-            }
+            Self::NoSpace { .. } => FREE_SOME_SPACE.to_owned(),
+            Self::Io { source, .. } => hint_of_system(source)?.to_owned(),
+            Self::Index { source, .. } => hint_of_system(source.downcast_ref()?)?.to_owned(),
             Self::PathNotFound { checkpoint, .. } => {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
             _ => return None,
         };
         Some(text)
+    }
+}
+
+const FREE_SOME_SPACE: &str = "free some space there; where the store is on the same disk, `turnpoint gc` \
+                               frees what no checkpoint needs";
+
+/// What to do about an error of the system, where there is something.
+fn hint_of_system(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(FREE_SOME_SPACE),
+        io::ErrorKind::FileTooLarge => Some("raise the limit on the size of a file (`ulimit -f`)"),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Some("mount the file system so that it can be written; reading commands work without")
+        }
+        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Signals that ask the program to stop.
+//! Signals that ask the program to stop, and the one that is a failed write.
 //!
 //! The first one sets a flag that the running operation looks at; the second one ends the process at
 //! once, which the store survives as it survives any death.
@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::cli::exit::Exit;
@@ -30,6 +30,9 @@ impl Interrupt {
             flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.came))?;
             flag::register(signal, Arc::clone(&interrupt.came))?;
         }
+        // A write beyond `ulimit -f` then fails, which is told, and does not kill the process. Nobody
+        // looks at the flag. A handler ends with `exec`: what git is given is the default again.
+        flag::register(SIGXFSZ, Arc::default())?;
         Ok(interrupt)
     }
 

@@ -36,6 +36,7 @@ struct AccountDocument {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the name")]
 struct DiskDocument {
     content_bytes: u64,
     manifests_bytes: u64,

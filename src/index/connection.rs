@@ -188,6 +188,15 @@ pub(super) fn failure(path: &Path, statement: &'static str, error: rusqlite::Err
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             return damaged(error.to_string());
         }
+        // In the words of the system, for whoever asks what kind of error it is.
+        Some(ErrorCode::DiskFull) => {
+            let source = std::io::Error::new(std::io::ErrorKind::StorageFull, error);
+            return Error::Index { statement, source: Box::new(source) };
+        }
+        Some(ErrorCode::ReadOnly) => {
+            let source = std::io::Error::new(std::io::ErrorKind::ReadOnlyFilesystem, error);
+            return Error::Index { statement, source: Box::new(source) };
+        }
         _ => {}
     }
     match error {

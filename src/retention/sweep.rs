@@ -165,7 +165,8 @@ fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
 }
 
 /// The leases of living processes whose operations the index does not know: another index has taken
-/// the place of the one that says what they need. One that is just about to register is waited for.
+/// the place of the one that says what they need, or another program keeps the index locked. One that
+/// is just about to register is waited for.
 fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
     // Leases first: what is there without a row is about to get it, or had it in another index.
     let mut unknown = disk::leases(&access.leases)?;
@@ -186,7 +187,7 @@ fn unregistered(access: &Access) -> Result<Vec<BadFile>> {
             break;
         }
     }
-    let reason = "its process runs, and the index does not say what it needs: it has just begun, or \
+    let reason = "its process runs, and the index does not say what it needs: it waits for the index, or \
                   another index has taken the place of the one that does; when that process has \
                   ended it can be swept";
     let bad = |id: OperationId| BadFile {

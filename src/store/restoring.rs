@@ -524,7 +524,10 @@ fn change_workspace(
     let applied = apply_all(access, &open.dir, &stage, &journal, monitor);
     let (changed, left, more) = applied.map_err(|error| stuck(&error))?;
     remarks.extend(more);
-    operation.end()?;
+    // The restore is done, and whoever made it is to be told so: a row that stays is reaped later.
+    if let Err(error) = operation.end() {
+        remarks.push(with_source(&error));
+    }
     Ok((committed, changed, left, remarks))
 }
 

@@ -309,3 +309,17 @@ fn a_restore_names_what_is_in_the_place_of_its_directory() {
     program.run(["restore", "latest", "--yes"]).ok();
     assert_ne!(fs::read_to_string(&file).unwrap(), "changed");
 }
+
+#[test]
+fn a_file_that_may_not_grow_so_far_is_an_error_and_no_signal() {
+    let program = captured();
+    // No compression makes it shorter.
+    let mut noise = vec![0; 400_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    fs::write(program.workspace().join("noise"), noise).unwrap();
+    let limit = ["bash", "-c", "ulimit -f 300; exec \"$@\"", "bash"];
+    let run = run(&mut program.under(&limit, ["capture", "--session", "s"])).exits(1);
+    assert!(run.stderr.contains("File too large"), "{}", run.stderr);
+    assert!(run.stderr.contains("\n\nhint: raise the limit"), "{}", run.stderr);
+    program.run(["capture", "--session", "s"]).ok();
+}

@@ -10,6 +10,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::kills::scene;
 use crate::scene::Scene;
 use crate::support::fingerprint::{self, Fingerprint, differences};
 use crate::support::program::{Run, run};
@@ -84,7 +85,7 @@ fn under_every_fault(
     name: &str,
     mut one: impl FnMut(&mut Scene, u64, &dyn Fn(&Scene, &[&str]) -> Run, &str),
 ) {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     let mut tries = 0;
     for Fault { calls, errors } in FAULTS {
@@ -217,7 +218,7 @@ fn assert_no_stage(workspace: &std::path::Path, what: &str) {
 
 #[test]
 fn a_call_that_is_interrupted_is_made_again() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     // Every second call; not those that a kernel never interrupts on a disk. The first opened and read
     // are libraries, by a loader that gives up.
@@ -244,7 +245,7 @@ fn a_call_that_is_interrupted_is_made_again() {
 
 #[test]
 fn a_write_that_lies_about_its_length_is_found_before_anything_is_acknowledged() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     let mut met = 0;
     for at in 1..12 {

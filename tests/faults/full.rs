@@ -12,47 +12,97 @@ use crate::support::fingerprint::{self, differences};
 use crate::support::program::{Program, Run, run};
 
 /// A small file system, unmounted at the end whatever happens.
+#[derive(Debug)]
 pub(crate) struct Mounted {
     place: PathBuf,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Mounted {
     /// In memory, of so many bytes and inodes.
     fn memory(size: &str, inodes: u32) -> Self {
-        Self::mount(|place| {
+        Self::mount(|place, _| {
             let options = format!("size={size},nr_inodes={inodes}");
             ["-t", "tmpfs", "-o", &options, "tmpfs", place].map(str::to_owned).to_vec()
         })
     }
 
     /// ext4 with a journal, in a file of so many bytes.
-    fn ext4(size: &str) -> Self {
-        Self::mount(|place| {
-            let image = format!("{place}.img");
-            done(Command::new("truncate").args(["-s", size, &image]));
-            done(Command::new("mkfs.ext4").args(["-q", "-F", &image]));
-            ["-o", "loop", &image, place].map(str::to_owned).to_vec()
-        })
+    pub(crate) fn ext4(size: &str) -> Self {
+        Self::mount(|place, dir| Self::make_ext4(size, place, dir))
     }
 
-    fn mount(arguments: impl FnOnce(&str) -> Vec<String>) -> Self {
+    /// As [`Mounted::ext4`], over a directory. It must be gone before the directory is removed.
+    pub(crate) fn ext4_over(size: &str, place: PathBuf) -> Self {
+        Self::mount_at(Some(place), |place, dir| Self::make_ext4(size, place, dir))
+    }
+
+    fn make_ext4(size: &str, place: &str, dir: &Path) -> Vec<String> {
+        let image = image_in(dir);
+        done(Command::new("truncate").args(["-s", size]).arg(&image));
+        done(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        ["-o", OPTIONS, image.to_str().unwrap(), place].map(str::to_owned).to_vec()
+    }
+
+    fn mount(arguments: impl FnOnce(&str, &Path) -> Vec<String>) -> Self {
+        Self::mount_at(None, arguments)
+    }
+
+    fn mount_at(
+        place: Option<PathBuf>,
+        arguments: impl FnOnce(&str, &Path) -> Vec<String>,
+    ) -> Self {
         let dir = tempfile::Builder::new().prefix("turnpoint-mount-").tempdir().unwrap();
-        let place = dir.path().canonicalize().unwrap().join("disk");
-        fs::create_dir(&place).unwrap();
-        done(Command::new("mount").args(arguments(place.to_str().unwrap())));
-        Self { place, _dir: dir }
+        let place = place.unwrap_or_else(|| {
+            let place = dir.path().canonicalize().unwrap().join("disk");
+            fs::create_dir(&place).unwrap();
+            place
+        });
+        done(Command::new("mount").args(arguments(place.to_str().unwrap(), dir.path())));
+        Self { place, dir }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Mounts it so that it can only be read, or written again. Refused while a file is open to be written.
+    pub(crate) fn remount(&self, mode: &str) {
+        done(Command::new("mount").args(["-o", &format!("remount,{mode}")]).arg(&self.place));
+    }
+
+    /// What ext4 does by itself where it finds an error: nothing can be written from now on, and what was
+    /// not synchronised is lost.
+    pub(crate) fn go_read_only(&self) {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--noheadings", "--output", "NAME", "-j"]).arg(image_in(self.dir.path()));
+        let device = run(&mut losetup).ok().stdout;
+        let name = Path::new(device.trim()).file_name().unwrap();
+        let trigger = Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error");
+        fs::write(trigger, "for a test").unwrap();
+    }
+
+    /// Repairs and mounts it anew, after [`Mounted::go_read_only`].
+    pub(crate) fn come_back(&self) {
+        done(Command::new("umount").arg(&self.place));
+        let image = image_in(self.dir.path());
+        let checked = run(Command::new("e2fsck").arg("-p").arg(&image));
+        // 1 is that something was repaired: that there had been an error.
+        assert_eq!(checked.code, 1, "{}{}", checked.stdout, checked.stderr);
+        done(Command::new("mount").args(["-o", OPTIONS]).arg(&image).arg(&self.place));
     }
 
     /// Writes a file until there is no room, but for so many bytes.
-    fn fill(&self, leave: u64) {
+    pub(crate) fn fill(&self, leave: u64) {
         let filler = self.place.join("filler");
         let mut file = fs::File::create(&filler).unwrap();
         while file.write_all(&[0; 16_384]).is_ok() {}
         file.set_len(file.metadata().unwrap().len().saturating_sub(leave)).unwrap();
     }
 
-    fn empty(&self) {
+    /// Removes that file.
+    pub(crate) fn empty(&self) {
         fs::remove_file(self.place.join("filler")).unwrap();
     }
 }
@@ -64,7 +114,13 @@ impl Drop for Mounted {
     }
 }
 
-fn done(command: &mut Command) {
+const OPTIONS: &str = "loop,errors=remount-ro";
+
+fn image_in(dir: &Path) -> PathBuf {
+    dir.join("image")
+}
+
+pub(crate) fn done(command: &mut Command) {
     let shown = format!("{command:?}");
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
     assert!(output.status.success(), "{shown}: {}", String::from_utf8_lossy(&output.stderr));

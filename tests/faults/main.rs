@@ -8,10 +8,15 @@ mod support;
 mod scene;
 mod steps;
 
+mod busy;
+mod clock;
 mod damage;
 mod errors;
 mod full;
 mod kills;
+mod places;
 mod power;
 mod races;
+mod recount;
+mod refused;
 mod soak;

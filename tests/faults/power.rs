@@ -64,13 +64,14 @@ impl Disk {
     }
 
     fn script(&self) -> String {
-        let boot = self.boot();
-        let boot = boot.to_str().unwrap();
+        // In quotes: the directory for temporary files may have any name.
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let (boot, binary) = (quoted(self.boot().to_str().unwrap()), quoted(BINARY));
         format!(
             "#!/bin/sh\n\
-             [ -e {boot} ] || exec {BINARY} \"$@\"\n\
-             exec unshare -m sh -c 'mount --bind {boot} /proc/sys/kernel/random/boot_id && \
-             exec {BINARY} \"$@\"' sh \"$@\"\n"
+             [ -e {boot} ] || exec {binary} \"$@\"\n\
+             exec unshare -m sh -c 'mount --bind \"$0\" /proc/sys/kernel/random/boot_id && \
+             exec \"$@\"' {boot} {binary} \"$@\"\n"
         )
     }
 

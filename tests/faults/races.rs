@@ -8,82 +8,14 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
+use crate::kills::scene;
 use crate::scene::Scene;
+use crate::steps::{Stopped, wait_for_waiting};
 use crate::support::fingerprint::{self, differences};
 use crate::support::program::{Run, run};
-
-/// A run of the program that stands still at a call.
-struct Stopped {
-    pid: Pid,
-    running: Option<JoinHandle<Run>>,
-}
-
-impl Stopped {
-    /// Runs the program until its `at`-th call of one of `calls`; `Err` with how it ended where it never
-    /// got there.
-    fn at(scene: &Scene, calls: &str, at: usize, arguments: &[&str]) -> Result<Self, Run> {
-        let log = scene.program.root().join("stopped");
-        drop(fs::remove_file(&log));
-        let (trace, inject) =
-            (format!("trace={calls}"), format!("inject={calls}:signal=SIGSTOP:when={at}"));
-        let wrapper = ["strace", "-f", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &inject];
-        let mut command = in_time(scene.program.under(&wrapper, arguments), arguments);
-        let running = thread::spawn(move || run(&mut command));
-        let begin = Instant::now();
-        loop {
-            let text = fs::read_to_string(&log).unwrap_or_default();
-            if let Some(line) = text.lines().find(|line| line.ends_with("stopped by SIGSTOP ---")) {
-                let pid = process_of(line.split(' ').next().unwrap());
-                return Ok(Self { pid, running: Some(running) });
-            }
-            if running.is_finished() {
-                return Err(running.join().unwrap());
-            }
-            assert!(begin.elapsed() < Duration::from_mins(1), "neither stopped nor ended: {text}");
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Lets it go on to its end. Each of its threads stops when it comes to such a call.
-    fn go_on(mut self) -> Run {
-        let running = self.running.take().unwrap();
-        while !running.is_finished() {
-            // It may just have ended.
-            kill_process(self.pid, Signal::CONT).ok();
-            thread::sleep(Duration::from_millis(5));
-        }
-        running.join().unwrap()
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        if self.running.is_some() {
-            kill_process(self.pid, Signal::KILL).ok();
-        }
-    }
-}
-
-/// The process that a thread belongs to.
-fn process_of(thread: &str) -> Pid {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("Tgid:")).unwrap();
-    let number = line.rsplit(char::is_whitespace).next().unwrap();
-    Pid::from_raw(number.parse().unwrap()).unwrap()
-}
-
-/// Collections happen an hour later, so that no grace hides anything.
-fn in_time(mut command: Command, arguments: &[&str]) -> Command {
-    if arguments[0] == "gc" {
-        command.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600");
-    }
-    command
-}
 
 fn collect(scene: &Scene) -> Run {
     let mut command = scene.program.command(["gc"]);
@@ -93,7 +25,7 @@ fn collect(scene: &Scene) -> Run {
 /// A scene whose contents of the next turn lie in the store and nobody names them: they were in another
 /// session's checkpoints, which are gone.
 fn scene_with_unnamed_contents(seed: u64, packed: bool) -> Scene {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     scene.edit(seed);
     let many = scene.program.workspace().join("many-more");
@@ -120,7 +52,7 @@ fn at_each_stop(packed: bool, calls: &str, first: &[&str], second: fn(&Scene) ->
     for at in [1, 2, 3, 5, 8, 13, 21, 34] {
         let mut scene = scene_with_unnamed_contents(at as u64, packed);
         let what = format!("{first:?} stopped at {calls} {at}, packed: {packed}");
-        let stopped = match Stopped::at(&scene, calls, at, first) {
+        let stopped = match Stopped::at(&scene.program, calls, at, first) {
             Ok(stopped) => stopped,
             Err(ended) => {
                 assert_eq!(ended.code, 0, "{what}: {}", ended.stderr);
@@ -131,7 +63,7 @@ fn at_each_stop(packed: bool, calls: &str, first: &[&str], second: fn(&Scene) ->
         let (ended, other) = thread::scope(|scope| {
             let other = scope.spawn(|| second(&scene));
             // It gets as far as it can; it may have to wait for the first.
-            thread::sleep(Duration::from_millis(300));
+            wait_for_waiting(&scene.program, 1, || other.is_finished());
             (stopped.go_on(), other.join().unwrap())
         });
         for run in [&ended, &other] {
@@ -180,7 +112,7 @@ fn a_lease_that_is_removed_under_a_living_capture_loses_nothing() {
     let mut stops = 0;
     for (calls, at) in [(NAMES, 1), (NAMES, 2), ("pwrite64", 4), ("pwrite64", 9), ("fsync", 1)] {
         let mut scene = scene_with_unnamed_contents(at as u64, false);
-        let Ok(stopped) = Stopped::at(&scene, calls, at, &CAPTURE) else { continue };
+        let Ok(stopped) = Stopped::at(&scene.program, calls, at, &CAPTURE) else { continue };
         stops += 1;
         let leases = scene.program.store().join("leases");
         for lease in fs::read_dir(&leases).unwrap() {
@@ -189,7 +121,7 @@ fn a_lease_that_is_removed_under_a_living_capture_loses_nothing() {
         // Everybody takes it for dead now; some have to wait until it goes on.
         let ended = thread::scope(|scope| {
             let collections = scope.spawn(|| [collect(&scene), collect(&scene)]);
-            thread::sleep(Duration::from_millis(500));
+            wait_for_waiting(&scene.program, 1, || collections.is_finished());
             let ended = stopped.go_on();
             for collection in collections.join().unwrap() {
                 collection.ok();
@@ -206,10 +138,10 @@ fn a_lease_that_is_removed_under_a_living_capture_loses_nothing() {
 
 #[test]
 fn the_base_of_a_capture_that_stands_still_is_not_pruned_under_it() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     scene.edit(1);
-    let stopped = Stopped::at(&scene, NAMES, 1, &CAPTURE).unwrap();
+    let stopped = Stopped::at(&scene.program, NAMES, 1, &CAPTURE).unwrap();
     scene.program.run(["prune", "--session", "s", "--keep", "0", "--yes"]).ok();
     collect(&scene).ok();
     let ended = stopped.go_on();
@@ -220,7 +152,7 @@ fn the_base_of_a_capture_that_stands_still_is_not_pruned_under_it() {
 
 #[test]
 fn two_workspaces_in_one_session_push_each_others_bases_out_and_lose_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     let other = scene.program.root().join("other");
     fs::create_dir(&other).unwrap();
@@ -242,20 +174,22 @@ fn two_workspaces_in_one_session_push_each_others_bases_out_and_lose_nothing() {
 
 #[test]
 fn restores_and_captures_of_one_workspace_come_one_after_another() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     let first = scene.capture();
     let one = fingerprint::of(&scene.program.workspace());
     scene.edit(1);
     let second = scene.capture();
     let two = fingerprint::of(&scene.program.workspace());
-    for at in [1, 4, 9] {
+    for at in [1, 2, 4] {
         let arguments = ["restore", "s", &first.to_string(), "--yes"];
-        let Ok(stopped) = Stopped::at(&scene, NAMES, at, &arguments) else { continue };
+        let stopped = Stopped::at(&scene.program, NAMES, at, &arguments).unwrap();
         let (ended, others) = thread::scope(|scope| {
             let capture = scope.spawn(|| scene.program.run(["capture", "--session", "beside"]));
             let restore =
                 scope.spawn(|| scene.program.run(["restore", "s", &second.to_string(), "--yes"]));
-            thread::sleep(Duration::from_millis(300));
+            let has_ended = || capture.is_finished() || restore.is_finished();
+            let is_held = wait_for_waiting(&scene.program, 2, has_ended);
+            assert!(is_held, "stopped at {at}: one of them did not wait for the restore");
             let ended = stopped.go_on();
             (ended, [capture.join().unwrap(), restore.join().unwrap()])
         });
@@ -278,11 +212,12 @@ fn restores_and_captures_of_one_workspace_come_one_after_another() {
 fn what_an_editor_saves_while_a_restore_changes_files_is_kept() {
     let mut tried = 0;
     for at in 1..12 {
-        let mut scene = Scene::new();
+        let mut scene = scene();
         let target = scene.capture();
         scene.edit(7);
         let arguments = ["restore", "s", &target.to_string(), "--yes"];
-        let Ok(stopped) = Stopped::at(&scene, "rename,renameat,renameat2", at, &arguments) else {
+        let Ok(stopped) = Stopped::at(&scene.program, "rename,renameat,renameat2", at, &arguments)
+        else {
             continue;
         };
         tried += 1;
@@ -339,7 +274,7 @@ impl Drop for SetAtEnd<'_> {
 #[test]
 fn a_directory_that_is_a_symlink_now_and_then_leads_no_restore_out_of_the_workspace() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    let mut scene = Scene::new();
+    let mut scene = scene();
     let target = scene.capture();
     let outside = scene.program.root().join("outside");
     fs::create_dir_all(outside.join("e/f")).unwrap();
@@ -376,7 +311,7 @@ fn a_directory_that_is_a_symlink_now_and_then_leads_no_restore_out_of_the_worksp
 
 #[test]
 fn files_that_are_fifos_now_and_then_hold_no_capture_up() {
-    let mut scene = Scene::new();
+    let mut scene = scene();
     scene.capture();
     let file = scene.program.workspace().join("many/00");
     let (regular, fifo) = (scene.program.root().join("regular"), scene.program.root().join("fifo"));

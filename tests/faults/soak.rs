@@ -8,7 +8,7 @@
 //!
 //! A minute; `TURNPOINT_SOAK_MINUTES` lasts longer. `TURNPOINT_SOAK_SEED` takes other turns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::recount::assert_counted;
 use crate::scene::BINARY;
 use crate::support::corpus::Random;
 use crate::support::fingerprint::{self, Fingerprint, differences};
@@ -285,14 +286,7 @@ fn check_store(program: &Program, is_rebuilt: bool) {
     };
     assert_eq!(ask("PRAGMA integrity_check; PRAGMA foreign_key_check"), "ok\n");
     // In a pack something unneeded may stay until it is a quarter of the pack.
-    let needed = ask("SELECT lower(hex(hash)) FROM blobs WHERE refs > 0");
-    let needed: BTreeSet<&str> = needed.lines().collect();
-    for shard in fs::read_dir(program.store().join("blobs")).unwrap() {
-        for blob in fs::read_dir(shard.unwrap().path()).unwrap() {
-            let name = blob.unwrap().file_name().into_string().unwrap();
-            assert!(needed.contains(name.as_str()), "nobody needs {name}");
-        }
-    }
+    assert_counted(&program.store(), "after a round");
     assert_eq!(ask("SELECT count(*) FROM pins"), "0\n");
     let verified = program.run(["verify"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::scene::BINARY;
 use crate::support::program::{Program, Run, run};
 
 const CALLS: &str = "write,pwrite64,fsync,fdatasync,syncfs,rename,renameat,renameat2,link,linkat,\
@@ -136,7 +137,7 @@ impl Step {
         if !self.is_main {
             wrapper.insert(1, "-f");
         }
-        Stopped::start(traced(program, &wrapper, arguments), log)
+        Stopped::start(traced(program, &wrapper, arguments), log).ok()
     }
 }
 
@@ -153,7 +154,7 @@ pub(crate) fn hold_at_two(
     let trace = format!("trace={},{}", steps[0].call, steps[1].call);
     let log_name = log.to_str().unwrap();
     let wrapper = ["strace", "-o", log_name, "-e", &trace, "-e", &inject[0], "-e", &inject[1]];
-    Stopped::start(traced(program, &wrapper, arguments), log)
+    Stopped::start(traced(program, &wrapper, arguments), log).ok()
 }
 
 /// A command that may be a collection, which comes an hour later.
@@ -178,11 +179,28 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    fn start(mut command: Command, log: PathBuf) -> Option<Self> {
+    /// Runs the program until the `at`-th call of one of `calls` by any of its threads; `Err` with how it
+    /// ended where it never got there.
+    #[track_caller]
+    pub(crate) fn at(
+        program: &Program,
+        calls: &str,
+        at: usize,
+        arguments: &[&str],
+    ) -> Result<Self, Run> {
+        let log = program.root().join("held");
+        drop(fs::remove_file(&log));
+        let trace = format!("trace={calls}");
+        let inject = format!("inject={calls}:signal=STOP:when={at}");
+        let wrapper = ["strace", "-f", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &inject];
+        Self::start(traced(program, &wrapper, arguments), log)
+    }
+
+    fn start(mut command: Command, log: PathBuf) -> Result<Self, Run> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.process_group(0).spawn().unwrap();
         let mut stopped = Self { strace: Some(child), log, stops: 0 };
-        stopped.wait().then_some(stopped)
+        if stopped.wait() { Ok(stopped) } else { Err(stopped.end()) }
     }
 
     /// Waits until it has stopped once more; false if it ended without.
@@ -217,15 +235,27 @@ impl Stopped {
         strace.map(|group| kill_process_group(group, signal).ok());
     }
 
-    /// Lets it go on, and waits for its end.
+    /// Lets it go on, and waits for its end. Each of its threads stops when it comes to such a call.
     pub(crate) fn go_on(mut self) -> Run {
-        self.signal(Signal::CONT);
-        Run::of(self.strace.take().unwrap().wait_with_output().unwrap(), "held")
+        let group = Pid::from_child(self.strace.as_ref().unwrap());
+        std::thread::scope(|scope| {
+            // There is nobody to be let go when strace has ended and was waited for.
+            scope.spawn(|| {
+                while kill_process_group(group, Signal::CONT).is_ok() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            self.end()
+        })
     }
 
     /// Kills it, and waits until it is gone.
     pub(crate) fn kill(mut self) -> Run {
         self.signal(Signal::KILL);
+        self.end()
+    }
+
+    fn end(&mut self) -> Run {
         Run::of(self.strace.take().unwrap().wait_with_output().unwrap(), "held")
     }
 }
@@ -239,4 +269,41 @@ impl Drop for Stopped {
             }
         }
     }
+}
+
+/// Waits until `count` runs of the program in the workspace wait for a lock, or for the index. Those
+/// that stand still do not count. False where `has_ended` comes first.
+#[track_caller]
+pub(crate) fn wait_for_waiting(
+    program: &Program,
+    count: usize,
+    has_ended: impl Fn() -> bool,
+) -> bool {
+    let begun = Instant::now();
+    // One look may meet a short sleep between two calls: several in a row do not.
+    let mut looks = 0;
+    while looks < 5 {
+        if has_ended() {
+            return false;
+        }
+        looks = if waiting(program) == count { looks + 1 } else { 0 };
+        assert!(begun.elapsed() < WAIT_MAX, "nobody waits and nobody ends");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    true
+}
+
+/// How many processes of the program with the workspace as their directory sleep for a time, which it
+/// does only between two tries to get a lock.
+fn waiting(program: &Program) -> usize {
+    let is_waiting = |process: &PathBuf| {
+        let leads_to = |name: &str, path: &Path| {
+            fs::read_link(process.join(name)).is_ok_and(|found| found == path)
+        };
+        leads_to("cwd", &program.workspace())
+            && leads_to("exe", Path::new(BINARY))
+            && fs::read_to_string(process.join("wchan")).is_ok_and(|it| it.contains("nanosleep"))
+    };
+    let processes = fs::read_dir("/proc").unwrap().map(|process| process.unwrap().path());
+    processes.filter(is_waiting).count()
 }

@@ -138,6 +138,28 @@ fn a_second_writer_is_told_that_the_index_is_busy() {
 }
 
 #[test]
+fn an_index_that_cannot_grow_or_be_written_is_told_with_what_to_do() {
+    let reserve_many = |index: &Index| {
+        index.write("reserve", |tx| {
+            (0..1_000).try_for_each(|number| {
+                tx.reserve_seq(&id(&format!("s{number}"), 0).session, 0).map(drop)
+            })
+        })
+    };
+    let fixture = Fixture::new();
+    for (pragma, hint) in
+        [("max_page_count = 1", "free some space"), ("query_only = ON", "mount the file system")]
+    {
+        let other = open(fixture.dir.path());
+        other.lock().execute_batch(&format!("PRAGMA {pragma}")).unwrap();
+        let error = reserve_many(&other).unwrap_err();
+        assert!(matches!(error, Error::Index { .. }), "{error:?}");
+        assert!(error.hint().is_some_and(|told| told.starts_with(hint)), "{pragma}: {error:?}");
+    }
+    reserve_many(&fixture.index).unwrap();
+}
+
+#[test]
 fn a_failed_transaction_leaves_nothing() {
     let fixture = Fixture::new();
     let found: Result<()> = fixture.index.write("reserve", |tx| {
