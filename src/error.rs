@@ -355,10 +355,9 @@ pub enum Error {
 
     /// Not enough room. Nothing was changed.
     #[error(
-        "{} needs {needed_bytes} bytes more and has {available_bytes} to use; {} MiB of a disk are left \
-         alone",
-        path.display(),
-        crate::limits::DISK_FLOOR_BYTES >> 20
+        "{} needs {needed_bytes} bytes more and has {available_bytes} to use; the last {floor_bytes} of a \
+         disk are left alone",
+        path.display()
     )]
     NoSpace {
         /// A directory on the file system in question.
@@ -367,6 +366,8 @@ pub enum Error {
         needed_bytes: u64,
         /// What it may use.
         available_bytes: u64,
+        /// What of the disk is left alone.
+        floor_bytes: u64,
     },
 
     /// Something else has the name of a directory that turnpoint makes in the workspace. Nothing was

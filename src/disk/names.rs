@@ -309,9 +309,10 @@ impl Dir {
 /// [`Error::NoSpace`].
 pub(crate) fn require_space(dir: &Dir, needed_bytes: u64) -> Result<()> {
     let available = crate::disk::available_bytes(dir)?;
-    let available_bytes = available.saturating_sub(limits::DISK_FLOOR_BYTES);
+    let floor_bytes = limits::DISK_FLOOR_BYTES;
+    let available_bytes = available.saturating_sub(floor_bytes);
     if needed_bytes <= available_bytes {
         return Ok(());
     }
-    Err(Error::NoSpace { path: dir.path().to_owned(), needed_bytes, available_bytes })
+    Err(Error::NoSpace { path: dir.path().to_owned(), needed_bytes, available_bytes, floor_bytes })
 }
