@@ -16,7 +16,7 @@ mod part;
 pub(crate) use audit::{audit, remember};
 pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
 pub(crate) use entries::entries_of;
-pub(crate) use hold::{Base, Held, Storing, hold, lost_blobs, store_tree};
+pub(crate) use hold::{Base, Held, ReadSoFar, Storing, hold, lost_blobs, store_tree};
 pub(crate) use part::{Part, observe_part, store_part};
 
 use crate::access::{Access, OpenWorkspace};

@@ -75,6 +75,10 @@ pub const PIN_ALL_ABOVE_FILES: usize = 1_000;
 /// How often a capture begins anew because it found more of its base lost than it knew of.
 pub const CAPTURE_ATTEMPTS_MAX: u32 = 3;
 
+/// How often a capture looks at the tree because a file was gone when it was to be read. If one is gone the
+/// last time too, the checkpoint is not complete.
+pub const VANISHED_LOOKS_MAX: u32 = 4;
+
 /// How often a file that changes under the reader is read again before it is kept as unstable.
 pub const UNSTABLE_READS_MAX: u32 = 3;
 

@@ -20,15 +20,19 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// Whether a file with this stat may have been changed since it was looked at without any stamp
+    /// showing it.
+    pub(super) fn is_racy(self, stat: &FileStat) -> bool {
+        Stamps::of(stat).are_racy(self.start_ns, self.granularity_ns)
+    }
+
     fn entry(self, entry: Entry, stat: &FileStat) -> CachedEntry {
         if matches!(entry.kind, EntryKind::Omitted { .. }) {
             // A log that grows and is not held is no news.
             let stamps = Stamps { inode: stat.ino, ..Stamps::default() };
             return CachedEntry { entry, stamps, racy: false };
         }
-        let stamps = Stamps::of(stat);
-        let racy = stamps.are_racy(self.start_ns, self.granularity_ns);
-        CachedEntry { entry, stamps, racy }
+        CachedEntry { entry, stamps: Stamps::of(stat), racy: self.is_racy(stat) }
     }
 }
 
@@ -235,6 +239,7 @@ impl Decided {
             problems: Vec::new(),
             problem_count: 0,
             lost: HashSet::new(),
+            vanished: Vec::new(),
         };
         let is_file = |slot: &&Slot| {
             slot.now.as_ref().is_some_and(|now| matches!(now.entry.kind, EntryKind::File { .. }))

@@ -78,6 +78,55 @@ pub(crate) struct Held {
     pub(crate) problem_count: u64,
     /// The blobs that were known to be lost when it was decided which files to read.
     pub(crate) lost: HashSet<BlobHash>,
+    /// Files that were seen, and gone when they were to be read: they may be somewhere else, where they
+    /// were not seen.
+    pub(crate) vanished: Vec<RelPath>,
+}
+
+impl Held {
+    /// Says of the files that had vanished, which nobody looks for any more, that their directories
+    /// changed meanwhile: what was moved from there may be missing.
+    pub(crate) fn give_up_vanished(&mut self) {
+        let mut directories: Vec<RelPath> =
+            self.vanished.iter().map(|path| path.parent().unwrap_or_default()).collect();
+        directories.dedup();
+        self.complete &= directories.is_empty();
+        self.problem_count += directories.len() as u64;
+        let problem = |path| CaptureProblem { path, reason: None };
+        self.problems.extend(directories.into_iter().map(problem));
+        self.problems.truncate(PROBLEMS_NAMED_MAX);
+    }
+}
+
+/// What one capture has read so far. It looks at the tree again where a file had vanished when it was to
+/// be read, and does not read the others again.
+#[derive(Debug, Default)]
+pub(crate) struct ReadSoFar {
+    files: HashMap<RelPath, ReadOutcome>,
+    files_read: u64,
+    bytes_read: u64,
+}
+
+impl ReadSoFar {
+    /// What was read of a file that is still as it was then.
+    fn find(&self, slot: &Slot) -> Option<&ReadOutcome> {
+        let outcome = self.files.get(&slot.path)?;
+        let stat = outcome.stat.as_ref()?;
+        (Stamps::of(stat) == Stamps::of(&slot.stat) && stat.mode == slot.stat.mode)
+            .then_some(outcome)
+    }
+
+    /// Remembers what was read. A file that may have been changed since without any stamp showing it is
+    /// read again.
+    fn remember(&mut self, slot: &Slot, outcome: ReadOutcome, moment: Moment) {
+        self.files_read += 1;
+        self.bytes_read += outcome.bytes_read;
+        let is_settled = matches!(outcome.result, ReadResult::Hashed { unstable: false, .. })
+            && outcome.stat.as_ref().is_some_and(|stat| !moment.is_racy(stat));
+        if is_settled {
+            self.files.insert(slot.path.clone(), outcome);
+        }
+    }
 }
 
 /// Where content goes that is to be kept: the operation that pins it and its temporaries.
@@ -109,6 +158,7 @@ pub(crate) fn hold(
     observation: Observation,
     settings: &ScopeSettings,
     storing: Option<Storing<'_>>,
+    so_far: &mut ReadSoFar,
     monitor: &dyn Monitor,
 ) -> Result<Held> {
     let granularity_ns = file_system(&open.dir)?.stamp_granularity.as_nanos();
@@ -138,13 +188,26 @@ pub(crate) fn hold(
         limit_bytes: settings.file_limit_bytes,
         monitor,
     };
-    monitor.phase(Phase::Store, Some(decided.to_read.len() as u64));
-    let read = reader.read_all(&decided.slots, &decided.to_read)?;
-    let mut counts = Counts { files_read: read.len() as u64, ..Counts::default() };
-    for (index, outcome) in read {
-        counts.bytes_read += outcome.bytes_read;
+    let mut to_read = std::mem::take(&mut decided.to_read);
+    to_read.retain(|&index| match so_far.find(&decided.slots[index]) {
+        Some(outcome) => {
+            decided.take_outcome(index, outcome, moment);
+            false
+        }
+        None => true,
+    });
+    monitor.phase(Phase::Store, Some(to_read.len() as u64));
+    let mut vanished = Vec::new();
+    for (index, outcome) in reader.read_all(&decided.slots, &to_read)? {
         decided.take_outcome(index, &outcome, moment);
+        let slot = &decided.slots[index];
+        if matches!(outcome.result, ReadResult::Vanished) {
+            vanished.push(slot.path.clone());
+        }
+        so_far.remember(slot, outcome, moment);
     }
+    let (files_read, bytes_read) = (so_far.files_read, so_far.bytes_read);
+    let counts = Counts { files_read, bytes_read, ..Counts::default() };
     let mut held = decided.finish(counts);
     held.has_new_rules = rules != known_rules;
     held.cache_is_current &= !held.has_new_rules;
@@ -156,6 +219,7 @@ pub(crate) fn hold(
     held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
     held.lost = lost;
+    held.vanished = vanished;
     Ok(held)
 }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 use crate::access::{Access, OpenWorkspace};
 use crate::adoption::{self, Compared};
 use crate::capture::{
-    self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held, Look, Storing,
+    self, Base, CaptureOptions, CaptureOutcome, Committed, Draft, Finish, Held, Look, ReadSoFar,
+    Storing,
 };
 use crate::checkpoint::CheckpointRow;
 use crate::disk::{self, LockKind};
@@ -15,7 +16,7 @@ use crate::git;
 use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::index::{ReadTx, WriteTx};
 use crate::limits;
-use crate::manifest::{CheckpointRef, Coverage, GitState};
+use crate::manifest::{CheckpointRef, Coverage, GitState, Scope};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::registration::Operation;
@@ -107,20 +108,10 @@ impl Store {
             }
             _ => Look::Whole(Detail::Changes),
         };
-        let (observation, git) =
-            observe_with_git(&access, &open, base.as_mut(), &options.scope, look, monitor)?;
-        let scope = capture::scope_of(&observation.walked, &options.scope);
-        let coverage = capture::coverage_of(&observation.walked);
         let staging = access.blobs.stage(operation.id())?;
-        let mut held = capture::hold(
-            &access,
-            &open,
-            base.as_mut(),
-            observation,
-            &options.scope,
-            Some(Storing { operation: &operation, staging: &staging }),
-            monitor,
-        )?;
+        let storing = Storing { operation: &operation, staging: &staging };
+        let seen = look_and_hold(&access, &open, base.as_mut(), options, look, storing, monitor)?;
+        let Seen { mut held, scope, coverage, git } = seen;
         if options.strict && !held.complete {
             return Err(Error::Incomplete { problems: held.problem_count });
         }
@@ -173,6 +164,53 @@ impl Store {
         after_commit(&access, &committed, monitor);
         let coverage = committed.manifest.coverage;
         Ok(Some(outcome(committed.id, true, &open, coverage, held)))
+    }
+}
+
+/// What was seen of a workspace, and is held.
+struct Seen {
+    held: Held,
+    scope: Scope,
+    coverage: Coverage,
+    git: Option<GitState>,
+}
+
+/// Walks, and reads what has changed; again where a file had vanished when it was to be read. One that was
+/// moved then, into a directory that had been listed, is in neither place.
+fn look_and_hold(
+    access: &Access,
+    open: &OpenWorkspace,
+    mut base: Option<&mut Base>,
+    options: &CaptureOptions,
+    look: Look<'_>,
+    storing: Storing<'_>,
+    monitor: &dyn Monitor,
+) -> Result<Seen> {
+    let settings = &options.scope;
+    let mut so_far = ReadSoFar::default();
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let (observation, git) =
+            observe_with_git(access, open, base.as_deref_mut(), settings, look, monitor)?;
+        let scope = capture::scope_of(&observation.walked, settings);
+        let coverage = capture::coverage_of(&observation.walked);
+        let (base, storing) = (base.as_deref_mut(), Some(storing));
+        let mut held = capture::hold(
+            access,
+            open,
+            base,
+            observation,
+            settings,
+            storing,
+            &mut so_far,
+            monitor,
+        )?;
+        let is_last = looks == limits::VANISHED_LOOKS_MAX;
+        if held.vanished.is_empty() || is_last {
+            held.give_up_vanished();
+            return Ok(Seen { held, scope, coverage, git });
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::access::{Access, OpenWorkspace};
-use crate::capture::{self, Base, Held, Look, Observation, Part, Storing};
+use crate::capture::{self, Base, Held, Look, Observation, Part, ReadSoFar, Storing};
 use crate::disk;
 use crate::error::Result;
 use crate::manifest::{Entry, GitState, Listed, Scope};
@@ -143,7 +143,10 @@ impl Restoring<'_> {
         let scope = capture::scope_of(&observation.walked, settings);
         // What is known of the whole is not needed for a part.
         let base = base.filter(|_| part.is_none());
-        let held = capture::hold(access, open, base, observation, settings, storing, monitor)?;
+        // What vanished meanwhile is not there to be changed.
+        let so_far = &mut ReadSoFar::default();
+        let held =
+            capture::hold(access, open, base, observation, settings, storing, so_far, monitor)?;
         monitor.phase(Phase::Plan, None);
         let now = present(open, &held);
         if self.intent.touched.is_none() && !options.paths.is_empty() {

@@ -12,6 +12,7 @@ mod interrupted;
 mod late;
 mod model;
 mod mounts;
+mod moved;
 mod packs;
 mod place;
 mod protocol;
