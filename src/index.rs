@@ -50,7 +50,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) use transaction::{ReadTx, WriteTx};
 
-use crate::disk::{self, Dir, FileStat, ToSync};
+use crate::disk::{self, Dir, FileKind, FileStat, ToSync};
 use crate::error::{Error, IoContext, Result};
 use crate::limits;
 use connection::{Connected, failure};
@@ -130,6 +130,9 @@ impl Index {
         let path = dir.path().join(FILE_NAME);
         loop {
             let Some(file) = look(dir, FILE_NAME)? else { return Ok(Opened::Missing) };
+            if file.kind == FileKind::Dir {
+                return Ok(Opened::Damaged { reason: "it is a directory".to_owned() });
+            }
             let connected = connection::connect(&path, access);
             // The name may have been given to another file between the look and the opening.
             if !look(dir, FILE_NAME)?.is_some_and(|now| now.is_same_inode(&file)) {

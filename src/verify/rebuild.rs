@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::blobs::Blobs;
 use crate::checkpoint::{Place, SessionRow, in_order_of_making};
-use crate::disk::Dir;
+use crate::disk::{self, Dir, FileKind};
 use crate::error::{BadFile, Error, Repair, Result};
 use crate::hash::Digest;
 use crate::id::CheckpointId;
@@ -81,7 +81,7 @@ pub(crate) fn rebuild(
     index.close_without_wal()?;
     // The old log goes before the new database comes: beside it, it would be taken for its own.
     for suffix in ["-wal", "-shm", ""] {
-        move_aside(&root, suffix)?;
+        move_aside(layout, &root, suffix)?;
     }
     root.rename_to(NEW_FILE_NAME.as_bytes(), &root, FILE_NAME.as_bytes())?;
     root.sync()?;
@@ -103,12 +103,20 @@ fn bad(path: std::path::PathBuf, error: &Error) -> BadFile {
     BadFile { path, reason: with_source(error) }
 }
 
-fn move_aside(root: &Dir, suffix: &str) -> Result<()> {
+/// Gives the old index another name, in place of the one that had it. What is no file, and so no index,
+/// goes into the quarantine: it could not take the name of a file, nor a file its name.
+fn move_aside(layout: &Layout, root: &Dir, suffix: &str) -> Result<()> {
     let name = format!("{FILE_NAME}{suffix}");
+    let aside = format!("{FILE_NAME}.aside{suffix}");
+    for name in [&name, &aside] {
+        if root.stat(name.as_bytes())?.is_some_and(|stat| stat.kind != FileKind::File) {
+            let quarantine = disk::make_private_dir(&layout.quarantine())?;
+            disk::set_aside(root, name.as_bytes(), &quarantine)?;
+        }
+    }
     if root.stat(name.as_bytes())?.is_none() {
         return Ok(());
     }
-    let aside = format!("{FILE_NAME}.aside{suffix}");
     root.rename_to(name.as_bytes(), root, aside.as_bytes())
 }
 

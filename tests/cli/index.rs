@@ -66,3 +66,28 @@ fn deleting_the_index_loses_nothing() {
     program.run(["verify", "--read-data"]).ok();
     program.run(["capture", "--session", "s"]).ok();
 }
+
+/// Whatever is in the place of the index, or of the one before it, an index is built.
+#[test]
+fn a_directory_in_the_place_of_the_index_is_put_away() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    tree::build(&program.workspace(), [("a.txt", file("one"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    let index = program.store().join("index.db");
+    let spoil: [&dyn Fn(); 3] = [
+        &|| fs::create_dir(&index).unwrap(),
+        &|| fs::write(&index, "no database at all").unwrap(),
+        &|| fs::create_dir(program.store().join("index.db-wal")).unwrap(),
+    ];
+    for (number, spoil) in (1..).zip(spoil.into_iter().cycle().take(6)) {
+        for name in ["index.db", "index.db-wal", "index.db-shm"] {
+            fs::remove_file(program.store().join(name)).ok();
+        }
+        spoil();
+        fs::write(program.workspace().join("a.txt"), number.to_string()).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+        let json = program.run(["list", "--session", "s", "--json"]).ok().json();
+        assert_eq!(json["checkpoints"].as_array().unwrap().len(), number + 1);
+        program.run(["verify", "--read-data"]).ok();
+    }
+}
