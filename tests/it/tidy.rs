@@ -30,6 +30,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("error", "hash", "an error names a blob"),
     ("error", "id", "an error names a checkpoint"),
     ("error", "path", "an error names a path"),
+    ("error", "limits", "a disk that is full is told how much of it is left alone"),
     ("error", "manifest", "lost content says why it was left out: one plain word of the model"),
     ("checkpoint", "manifest", "a checkpoint is what its manifest says"),
     ("plan", "checkpoint", "a plan leads from the disk to a checkpoint"),
