@@ -39,14 +39,15 @@ mod workspaces;
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::CaptureProblem;
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, Repair, Result};
+pub use error::{BadFile, Error, ErrorClass, LostContent, QueryError, Repair, Result};
+pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, Examination, ForgottenOperation, InvalidSpec, ListItem,
-    ListQuery, Listing, Mended, OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store,
-    Treatment, Which,
+    Answer, CheckpointSummary, EndedRestore, Examination, ForgottenOperation, InvalidSpec,
+    ListItem, ListQuery, Listing, Mended, OpenRestore, SessionSummary, ShownCheckpoint, Spec,
+    Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

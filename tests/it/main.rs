@@ -15,6 +15,7 @@ mod mounts;
 mod packs;
 mod place;
 mod protocol;
+mod querying;
 mod restoring;
 mod round_trip;
 mod scaffolding;
