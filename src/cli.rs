@@ -27,6 +27,7 @@ mod quarantine;
 mod restore;
 mod settings;
 mod show;
+mod sql;
 mod table;
 mod target;
 mod undo;
@@ -82,6 +83,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Ls(_)
         | Command::Cat(_)
         | Command::Verify(_)
+        | Command::Sql(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Undo(_)
@@ -120,5 +122,6 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Doctor(arguments) => doctor::run(&arguments, context),
         Command::Quarantine(arguments) => quarantine::run(&arguments, context),
+        Command::Sql(arguments) => sql::run(&arguments, context),
     }
 }
