@@ -84,8 +84,8 @@ impl QueryError {
         match self {
             Self::NoStore { .. } => "`turnpoint capture` makes it",
             Self::NoIndex { .. } => {
-                "a command that writes, such as `turnpoint capture`, builds it or brings it up to date; \
-                 `turnpoint doctor` says more"
+                "a command that writes, such as `turnpoint capture`, builds it; where the store cannot be \
+                 written, copy it and ask the copy with TURNPOINT_HOME"
             }
             Self::Invalid { .. } => "`turnpoint sql --schema` shows what can be asked",
             Self::Refused { .. } => {

@@ -58,6 +58,11 @@ fn a_store_that_can_only_be_read_is_shown_planned_from_and_written_out() {
         assert!(run.stderr.contains("Read-only file system"), "{}", run.stderr);
     }
     assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "changed again");
+    // SQLite must make this file if it is missing.
+    fs::remove_file(program.store().join("index.db-shm")).unwrap();
+    let run = read_only(&program, &["sql", "SELECT path FROM checkpoint_files"]).exits(1);
+    assert!(run.stderr.contains("copy it and ask the copy"), "{}", run.stderr);
+    assert!(read_only(&program, &["list"]).ok().stdout.contains("manual"));
 }
 
 #[test]
