@@ -150,8 +150,6 @@ fn respond(
                 }
             }
             Err(Failure::Library(error)) if matches!(*error, Error::Cancelled) => {
-                // The signal has done what it was sent for.
-                context.interrupt.forget();
                 aside("(stopped)");
                 break;
             }
@@ -162,6 +160,8 @@ fn respond(
             Err(failure @ Failure::Output(_)) => return Err(failure),
         }
     }
+    // A Ctrl-C has done what it was typed for, or came too late for that: it does not end the prompt.
+    context.interrupt.forget();
     Ok(Next::GoOn)
 }
 
