@@ -22,7 +22,7 @@ use turnpoint::manifest::{Entry, EntryKind, Listed, Mode, build, decode, differe
 use turnpoint::path::RelPath;
 use turnpoint::plan::{PlanInput, Present, Selection, plan};
 use turnpoint::settings::ScopeSettings;
-use turnpoint::{CaptureOptions, ListQuery, Store};
+use turnpoint::{CaptureOptions, ListQuery, QueryOptions, Store};
 
 const ENTRIES: usize = 10_000;
 
@@ -231,6 +231,16 @@ fn turns(criterion: &mut Criterion) {
     });
     group.bench_function("rebuild", |bencher| {
         bencher.iter(|| workspace.store.rebuild_index(&()).unwrap());
+    });
+    let workspace = Workspace::new(0);
+    for round in 1..20 {
+        workspace.edit(round);
+        workspace.capture();
+    }
+    group.bench_function("heaviest view, 20 checkpoints", |bencher| {
+        let sql = "SELECT count(*) FROM file_history";
+        let options = QueryOptions::default();
+        bencher.iter(|| workspace.store.query(black_box(sql), &options, &()).unwrap());
     });
     group.finish();
 }

@@ -28,6 +28,7 @@ mod quarantine;
 mod restore;
 mod settings;
 mod show;
+mod sql;
 mod stats;
 mod table;
 mod target;
@@ -86,6 +87,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Stats(_)
         | Command::Operations(_)
         | Command::Verify(_)
+        | Command::Sql(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Undo(_)
@@ -126,5 +128,6 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Doctor(arguments) => doctor::run(&arguments, context),
         Command::Quarantine(arguments) => quarantine::run(&arguments, context),
+        Command::Sql(arguments) => sql::run(&arguments, context),
     }
 }

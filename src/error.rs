@@ -4,6 +4,8 @@
 //! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
 //! no final period, the source's text is not repeated.
 
+mod query;
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
+pub use query::QueryError;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -425,6 +428,10 @@ pub enum Error {
         files: Vec<BadFile>,
     },
 
+    /// A query of the index has no answer, or not this way.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+
     /// A strict capture could not hold everything; nothing was stored.
     #[error("{problems} paths could not be held whole")]
     Incomplete {
@@ -455,6 +462,7 @@ impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
+            Self::Query(error) => error.class(),
             Self::Io { .. }
             | Self::Index { .. }
             | Self::NoSpace { .. }
@@ -567,6 +575,7 @@ impl Error {
             Self::NothingToUndo { .. } => "nothing-to-undo",
             Self::IntoNotEmpty { .. } => "into-not-empty",
             Self::DeletionBlocked { .. } => "deletion-blocked",
+            Self::Query(error) => error.code(),
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -653,6 +662,7 @@ impl Error {
             Self::PathNotFound { checkpoint, .. } => {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
+            Self::Query(error) => error.hint(),
             _ => return None,
         };
         Some(text)

@@ -35,11 +35,13 @@ mod connection;
 mod migrations;
 mod operations;
 mod pages;
+mod query;
 mod sessions;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod values;
+mod views;
 
 use std::io;
 use std::path::PathBuf;
@@ -48,7 +50,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+pub(crate) use query::Reader;
+pub use query::{QueryOptions, QueryOutcome, QueryRow, Value};
 pub(crate) use transaction::{ReadTx, WriteTx};
+pub use views::{VIEWS, View, ViewColumn};
 
 use crate::disk::{self, Dir, FileKind, FileStat, ToSync};
 use crate::error::{Error, IoContext, Result};

@@ -39,13 +39,14 @@ mod workspaces;
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, Repair, Result};
+pub use error::{BadFile, Error, ErrorClass, LostContent, QueryError, Repair, Result};
+pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    Accounts, CheckpointSummary, DiskUse, EndedRestore, Examination, ForgottenOperation,
+    Accounts, Answer, CheckpointSummary, DiskUse, EndedRestore, Examination, ForgottenOperation,
     InvalidSpec, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
     SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
 };

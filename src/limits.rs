@@ -132,6 +132,28 @@ pub const SQLITE_READERS_MAX: u32 = 4;
 /// How long a read waits for one of these connections.
 pub const SQLITE_READER_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a query may take, unless it was said otherwise: the heaviest view answers on 20 checkpoints
+/// of 100,000 files in about a second. An open query keeps the WAL from being started over.
+pub const QUERY_TIME_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The text of a query is never longer than this.
+pub const QUERY_BYTES_MAX: usize = 1024 * 1024;
+
+/// A value of an answer, or of what leads to it, is never longer than this.
+pub const QUERY_VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A query is never compiled into more instructions than this; those of the views are some hundreds.
+pub const QUERY_INSTRUCTIONS_MAX: usize = 250_000;
+
+/// After how many instructions a query looks whether it is to stop: a fraction of a millisecond.
+pub const QUERY_STEP_INSTRUCTIONS: u16 = 10_000;
+
+/// How often it is asked whether a query is to stop.
+pub const QUERY_CANCEL_POLL: Duration = Duration::from_millis(20);
+
+/// The values of an answer that is collected are never longer than this together.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// How long a run of git may take before it is killed.
 pub const GIT_DEADLINE: Duration = Duration::from_mins(1);
 

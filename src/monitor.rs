@@ -28,6 +28,8 @@ pub enum Phase {
     Sweep,
     /// Checking manifests, pages and blobs.
     Verify,
+    /// Answering a query.
+    Query,
 }
 
 /// Something a person should know although the operation goes on.

@@ -13,6 +13,7 @@ mod into;
 mod log;
 mod preparing;
 mod quarantining;
+mod querying;
 mod repairing;
 mod restoring;
 mod retaining;
@@ -28,6 +29,7 @@ pub use history::{
     CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,
     ShownCheckpoint, Spec, Which,
 };
+pub use querying::Answer;
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;

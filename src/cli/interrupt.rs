@@ -41,6 +41,11 @@ impl Interrupt {
         self.came.load(Ordering::SeqCst)
     }
 
+    /// What was stopped is over: the next signal is about something else.
+    pub(crate) fn forget(&self) {
+        self.came.store(false, Ordering::SeqCst);
+    }
+
     /// Does something during which nothing is held, so that a signal may end the process at once: a
     /// question would otherwise go on waiting for its answer. Nothing is done where a signal has come
     /// already.

@@ -18,6 +18,7 @@ use crate::cli::json::NoticeDocument;
 pub(crate) const SCHEMA: u32 = 1;
 
 const BOLD: AnsiStyle = AnsiStyle::new().bold();
+const FAINT: AnsiStyle = AnsiStyle::new().dimmed();
 const RED: AnsiStyle = AnsiColor::Red.on_default().bold();
 const YELLOW: AnsiStyle = AnsiColor::Yellow.on_default().bold();
 const CYAN: AnsiStyle = AnsiColor::Cyan.on_default().bold();
@@ -173,6 +174,11 @@ impl Printer {
         } else {
             writeln!(self.out, "{text}")
         }
+    }
+
+    /// Text that is there and says nothing, where there are colors.
+    pub(crate) fn faint(&self, text: &str) -> String {
+        if self.colors { format!("{FAINT}{text}{FAINT:#}") } else { text.to_owned() }
     }
 
     /// A sentence or two, wrapped.

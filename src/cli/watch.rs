@@ -132,6 +132,7 @@ fn message(phase: Phase, total: Option<u64>, items: u64, bytes: u64, elapsed: Du
         Phase::Rebuild => ("building the index", "checkpoints"),
         Phase::Sweep => ("sweeping", "of 256 parts"),
         Phase::Verify => ("checking", "objects"),
+        Phase::Query => ("asking the index", ""),
         _ => ("working", ""),
     };
     if items == 0 || unit.is_empty() {

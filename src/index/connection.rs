@@ -170,7 +170,7 @@ pub(super) fn check_sqlite() -> Result<()> {
 
 /// Whether a read-only connection failed because it may not make what WAL needs, or not open the
 /// file.
-fn needs_writing(error: &rusqlite::Error) -> bool {
+pub(super) fn needs_writing(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)

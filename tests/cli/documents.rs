@@ -127,7 +127,7 @@ fn essence(line: &str) -> Vec<&str> {
 /// `text` with everything replaced that differs from run to run. Each rule is a pattern, in which `9`
 /// stands for one digit or more and `x` for a run of hex digits of that length, and what takes its
 /// place.
-fn settled(text: &str) -> String {
+pub(crate) fn settled(text: &str) -> String {
     let id = "x".repeat(32);
     let rules = [
         ("9-9-9T9:9:9.9Z", "2026-11-29T18:15:24.123456789Z"),

@@ -41,6 +41,7 @@ fn a_store_that_can_only_be_read_is_shown_planned_from_and_written_out() {
         (&["list"][..], "manual"),
         (&["cat", "s:0", "a.txt"], "one"),
         (&["verify", "--read-data"], "every byte is as it was stored"),
+        (&["sql", "SELECT path FROM checkpoint_files"], "a.txt"),
         (&["restore", "s:0", "--dry-run"], "1 to overwrite"),
         (&["undo", "--dry-run"], "nothing to take back"),
         (&["prune", "--dry-run"], "nothing to prune"),
@@ -57,6 +58,11 @@ fn a_store_that_can_only_be_read_is_shown_planned_from_and_written_out() {
         assert!(run.stderr.contains("Read-only file system"), "{}", run.stderr);
     }
     assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "changed again");
+    // SQLite must make this file if it is missing.
+    fs::remove_file(program.store().join("index.db-shm")).unwrap();
+    let run = read_only(&program, &["sql", "SELECT path FROM checkpoint_files"]).exits(1);
+    assert!(run.stderr.contains("copy it and ask the copy"), "{}", run.stderr);
+    assert!(read_only(&program, &["list"]).ok().stdout.contains("manual"));
 }
 
 #[test]
@@ -113,6 +119,8 @@ fn only_a_capture_makes_a_store() {
         (&["gc", "--dry-run"], 0),
         (&["gc"], 0),
         (&["verify"], 0),
+        (&["sql", "SELECT 1"], 2),
+        (&["sql", "--schema"], 0),
         (&["doctor"], 0),
         (&["doctor", "--rebuild"], 0),
         (&["doctor", "--forget-operation", id], 2),

@@ -58,6 +58,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("base64", &["cli", "manifest", "walk"], "bytes that are not text, in JSON"),
     ("blake3", &["hash"], "one place decides what a blob is named by"),
     ("clap", &["cli", "main"], "arguments are the program's"),
+    ("csv", &["cli"], "a form of output"),
     ("etcetera", &["cli", "main"], "the library is told its directories"),
     ("ignore", &["walk"], "one meaning of ignore rules"),
     ("indicatif", &["cli", "main"], "the library shows nothing"),
@@ -70,6 +71,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
         &["blobs", "capture", "restore", "threads", "verify", "walk", "workspaces"],
         "own pools where there is work",
     ),
+    ("rustyline", &["cli"], "the prompt is the program's"),
     ("rusqlite", &["index"], "SQL stays in one place"),
     ("rustix", &["blobs", "disk", "walk"], "system calls are the edges'"),
     (
@@ -112,6 +114,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("tempfile", &["blobs", "disk", "walk"], "temporary names are the edges'"),
     ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
+    ("unicode_width", &["cli"], "how wide a cell is"),
     ("uuid", &["disk", "id"], "one place mints ids; the machine's boot id is one too"),
     ("xxhash_rust", &["hash"], "one place decides where a fast hash will do"),
     ("zstd", &["blobs"], "one place decides how content is stored"),

@@ -45,3 +45,22 @@ fn every_migration_is_embedded() {
     let files = std::fs::read_dir(folder).unwrap().count();
     assert_eq!(i32::try_from(files).unwrap(), migrations::VERSION);
 }
+
+#[test]
+fn the_views_are_described_as_they_are() {
+    let fixture = Fixture::new();
+    let mut expected = Vec::new();
+    for view in VIEWS {
+        expected.extend(view.columns.iter().map(|column| format!("{}|{}", view.name, column.name)));
+    }
+    let sql = "SELECT v.name, c.name FROM sqlite_schema v, pragma_table_info(v.name) c
+               WHERE v.type = 'view' AND v.name NOT LIKE 'step%'";
+    let mut found: Vec<String> = fixture.sqlite3(sql).lines().map(str::to_owned).collect();
+    // The views in any order, the columns in their own.
+    let place = |line: &String| {
+        let name = line.split('|').next().unwrap();
+        VIEWS.iter().position(|view| view.name == name)
+    };
+    found.sort_by_key(place);
+    assert_eq!(found, expected);
+}
