@@ -5,6 +5,7 @@
 //! no final period, the source's text is not repeated.
 
 mod query;
+mod system;
 
 use std::io;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
 pub use query::QueryError;
+use system::{FREE_SOME_SPACE, hint_of_system};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -666,21 +668,6 @@ impl Error {
             _ => return None,
         };
         Some(text)
-    }
-}
-
-const FREE_SOME_SPACE: &str = "free some space there; where the store is on the same disk, `turnpoint gc` \
-                               frees what no checkpoint needs";
-
-/// What to do about an error of the system, where there is something.
-fn hint_of_system(error: &io::Error) -> Option<&'static str> {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(FREE_SOME_SPACE),
-        io::ErrorKind::FileTooLarge => Some("raise the limit on the size of a file (`ulimit -f`)"),
-        io::ErrorKind::ReadOnlyFilesystem => {
-            Some("mount the file system so that it can be written; reading commands work without")
-        }
-        _ => None,
     }
 }
 

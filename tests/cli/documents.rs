@@ -136,6 +136,7 @@ pub(crate) fn settled(text: &str) -> String {
         ("app-xxxxxxxx", "app-3f9c2ab1"),
         (id.as_str(), "3f9c2ab17d5e4c8a9b06e1d2f4a7c835"),
         (" 9 s ago", " just now"),
+        ("(9 s ago)", "(just now)"),
         (" 9 ms", " 24 ms"),
         (" 9.9 s", " 24 ms"),
         (" 9 B stored", " 612 B stored"),
