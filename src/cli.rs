@@ -9,6 +9,7 @@ mod ask;
 mod capture;
 mod cat;
 mod context;
+mod diff;
 mod doctor;
 mod exit;
 mod failure;
@@ -19,6 +20,8 @@ mod json;
 mod label;
 mod list;
 mod ls;
+mod pager;
+mod patch;
 mod pin;
 mod plan;
 mod printer;
@@ -27,6 +30,7 @@ mod quarantine;
 mod restore;
 mod settings;
 mod show;
+mod stat;
 mod table;
 mod target;
 mod undo;
@@ -58,7 +62,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
-        context.printer.flush()?;
+        context.printer.close()?;
         Ok(exit)
     });
     match outcome {
@@ -67,7 +71,7 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
             // failure is still the thing to tell.
-            context.printer.flush().ok();
+            context.printer.close().ok();
             failure::report(&failure, style, &context.notices, on_damage).into()
         }
     }
@@ -81,6 +85,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Show(_)
         | Command::Ls(_)
         | Command::Cat(_)
+        | Command::Diff(_)
         | Command::Verify(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
@@ -107,6 +112,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Show(arguments) => show::run(&arguments, context),
         Command::Ls(arguments) => ls::run(&arguments, context),
         Command::Cat(arguments) => cat::run(&arguments, context),
+        Command::Diff(arguments) => diff::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)

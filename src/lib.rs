@@ -7,6 +7,7 @@ mod blobs;
 mod capture;
 pub mod checkpoint;
 pub mod clock;
+pub mod compare;
 mod disk;
 mod doctor;
 mod error;
@@ -45,8 +46,8 @@ pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    CheckpointSummary, EndedRestore, Examination, ForgottenOperation, InvalidSpec, ListItem,
-    ListQuery, Listing, Mended, OpenRestore, SessionSummary, ShownCheckpoint, Spec, Store,
-    Treatment, Which,
+    CheckpointSummary, CompareOptions, Compared, Comparison, EndedRestore, Examination,
+    ForgottenOperation, InvalidSpec, ListItem, ListQuery, Listing, Mended, OpenRestore,
+    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

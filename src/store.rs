@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod capturing;
+mod comparing;
 mod examining;
 mod history;
 mod interrupted;
@@ -21,6 +22,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use comparing::{CompareOptions, Compared, Comparison};
 pub use examining::Examination;
 pub use history::{
     CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,

@@ -73,6 +73,7 @@ pub(crate) enum Command {
     Show(ShowArguments),
     Ls(LsArguments),
     Cat(CatArguments),
+    Diff(DiffArguments),
     Restore(RestoreArguments),
     Undo(UndoArguments),
     Pin(PinArguments),
@@ -229,6 +230,54 @@ pub(crate) struct CatArguments {
     /// The session, where CHECKPOINT names none
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+}
+
+/// Show what differs between two checkpoints, or a checkpoint and the disk
+///
+/// Without B: the disk, looked at by the rules of a capture; nothing is stored. Paths come after the
+/// checkpoints, or after `--`: each with everything below it, or a pattern as in git. What a checkpoint
+/// does not hold is not compared, and is counted.
+#[derive(Debug, Args)]
+#[command(override_usage = "turnpoint diff [OPTIONS] [SESSION] A [B] [-- PATH...]")]
+#[command(after_help = "Examples:\n  \
+                        turnpoint diff latest\n  \
+                        turnpoint diff fix-login 0 2 --stat\n  \
+                        turnpoint diff latest~1 latest --patch -- src '*.md'\n  \
+                        turnpoint diff fix-login:0 -p | git apply --reverse")]
+pub(crate) struct DiffArguments {
+    /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) words: Vec<OsString>,
+    /// Paths that look like a checkpoint or an option, after `--`
+    #[arg(last = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    /// The session, where A names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// How many lines of each file were added and removed
+    #[arg(long, conflicts_with_all = ["name_status", "patch", "nul"])]
+    pub(crate) stat: bool,
+    /// One letter and one path a line, as git has them, and nothing else
+    #[arg(long, conflicts_with = "patch")]
+    pub(crate) name_status: bool,
+    /// The lines that differ, as a patch that `git apply` takes
+    #[arg(short, long)]
+    pub(crate) patch: bool,
+    /// As --name-status, with a NUL after each field and names as they are
+    #[arg(short = 'z', conflicts_with = "patch")]
+    pub(crate) nul: bool,
+    /// End with 1 if anything differs
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    /// A path that was renamed is one that was deleted and one that was added
+    #[arg(long)]
+    pub(crate) no_renames: bool,
+    /// Do not show the output with a pager
+    #[arg(long)]
+    pub(crate) no_pager: bool,
+    /// Look at `/`, the home directory, or what contains it
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Put the workspace, or some paths of it, back to a checkpoint

@@ -6,6 +6,7 @@ mod support;
 
 mod collision;
 mod damage;
+mod diff;
 mod doctor;
 mod documents;
 mod durable;
