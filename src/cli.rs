@@ -13,12 +13,14 @@ mod diff;
 mod doctor;
 mod exit;
 mod failure;
+mod find;
 mod format;
 mod gc;
 mod interrupt;
 mod json;
 mod label;
 mod list;
+mod log;
 mod ls;
 mod pager;
 mod patch;
@@ -86,6 +88,8 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Ls(_)
         | Command::Cat(_)
         | Command::Diff(_)
+        | Command::Log(_)
+        | Command::Find(_)
         | Command::Verify(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
@@ -113,6 +117,8 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Ls(arguments) => ls::run(&arguments, context),
         Command::Cat(arguments) => cat::run(&arguments, context),
         Command::Diff(arguments) => diff::run(&arguments, context),
+        Command::Log(arguments) => log::run(&arguments, context),
+        Command::Find(arguments) => find::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)

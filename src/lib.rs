@@ -47,7 +47,8 @@ pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
     CheckpointSummary, CompareOptions, Compared, Comparison, EndedRestore, Examination,
-    ForgottenOperation, InvalidSpec, ListItem, ListQuery, Listing, Mended, OpenRestore,
-    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
+    ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem, ListQuery, Listing, Mended,
+    OpenRestore, PathHistory, PathStep, SessionSummary, ShownCheckpoint, Spec, Store, Treatment,
+    Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

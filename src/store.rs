@@ -17,6 +17,7 @@ mod repairing;
 mod restoring;
 mod retaining;
 mod target;
+mod tracing;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub use history::{
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
+pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
 
 use crate::access::Access;
 use crate::blobs::Blobs;

@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Ls(LsArguments),
     Cat(CatArguments),
     Diff(DiffArguments),
+    Log(LogArguments),
+    Find(FindArguments),
     Restore(RestoreArguments),
     Undo(UndoArguments),
     Pin(PinArguments),
@@ -278,6 +280,52 @@ pub(crate) struct DiffArguments {
     /// Look at `/`, the home directory, or what contains it
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Show which checkpoints of a session changed a path, the newest last
+///
+/// Of a directory: what changed below it. The first checkpoint of a session adds everything it holds;
+/// each other is compared with the one before it. A rename is a deletion and an addition here.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint log src/main.rs\n  \
+                        turnpoint log src --session fix-login --json\n  \
+                        turnpoint log notes.txt --patch")]
+pub(crate) struct LogArguments {
+    /// A file or a directory, as seen from here
+    #[arg(value_name = "PATH")]
+    pub(crate) path: OsString,
+    /// The session [default: the newest of this workspace]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// The lines that each checkpoint changed
+    #[arg(short, long)]
+    pub(crate) patch: bool,
+    /// Do not show the output with a pager
+    #[arg(long)]
+    pub(crate) no_pager: bool,
+}
+
+/// Find which checkpoints have a path of some name, the newest first
+///
+/// A name, or a pattern such as '*.rs', is compared with the last name of each path; with a slash in it,
+/// with whole paths from the top of the workspace. Checkpoints that follow one another are one line.
+/// Names whose content is not held are found too, with the reason.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint find parser.rs\n  \
+                        turnpoint find 'src/**/*.sql' --json\n  \
+                        turnpoint find notes.txt --session fix-login")]
+pub(crate) struct FindArguments {
+    /// A name or a pattern
+    #[arg(value_name = "NAME")]
+    pub(crate) name: OsString,
+    /// Only in this session, of whatever workspace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Do not show the output with a pager
+    #[arg(long)]
+    pub(crate) no_pager: bool,
 }
 
 /// Put the workspace, or some paths of it, back to a checkpoint

@@ -18,7 +18,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
-use crate::cli::patch;
+use crate::cli::patch::{self, AfterIs};
 use crate::cli::printer::{Kind, Paint, Printer};
 use crate::cli::stat;
 use crate::cli::target::{self, Target};
@@ -152,7 +152,7 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
         context.printer.page()?;
     }
     if arguments.patch {
-        return patch::print(found, context);
+        return patch::print(&found.changes, AfterIs::of(found), context);
     }
     let printer = &mut context.printer;
     if arguments.name_status {
@@ -221,7 +221,7 @@ fn letter(change: &Change, printer: &mut Printer) -> io::Result<()> {
 }
 
 /// A path, and what there is to say of it beside its letter.
-fn described(change: &Change) -> String {
+pub(crate) fn described(change: &Change) -> String {
     let path = match change.from() {
         Some(from) => format!("{from} -> {}", change.path()),
         None => change.path().to_string(),

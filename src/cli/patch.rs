@@ -1,6 +1,7 @@
 //! Printing changes line by line.
 
 use std::io;
+use std::path::Path;
 
 use turnpoint::compare::{self, Change, ChangeKind, PatchLine, PatchLineKind, Text};
 use turnpoint::limits::COMPARED_BYTES_MAX;
@@ -12,13 +13,32 @@ use crate::cli::context::Context;
 use crate::cli::failure::Outcome;
 use crate::cli::printer::{Kind, Paint, Printer};
 
+/// Where the second side of a change is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AfterIs<'a> {
+    /// In the store.
+    Checkpoint,
+    /// In the workspace that is there.
+    Disk(&'a Path),
+}
+
+impl<'a> AfterIs<'a> {
+    /// That of a comparison.
+    pub(crate) fn of(found: &'a Comparison) -> Self {
+        match found.after.checkpoint {
+            Some(_) => Self::Checkpoint,
+            None => Self::Disk(&found.after.root),
+        }
+    }
+}
+
 /// The contents of the sides of a change.
 pub(crate) type Sides = (Option<Text>, Option<Text>);
 
 /// Reads the content of both sides of a change, as far as it matters.
 pub(crate) fn contents(
-    found: &Comparison,
     change: &Change,
+    after_is: AfterIs<'_>,
     store: &Store,
     monitor: &dyn Monitor,
 ) -> turnpoint::Result<Sides> {
@@ -33,9 +53,9 @@ pub(crate) fn contents(
     let before = change.before.as_ref().filter(has_content);
     let before = before.map(|entry| store.text(entry, COMPARED_BYTES_MAX, monitor)).transpose()?;
     let after = change.after.as_ref().filter(has_content);
-    let after = after.map(|entry| match found.after.checkpoint {
-        Some(_) => store.text(entry, COMPARED_BYTES_MAX, monitor),
-        None => store.text_on_disk(&found.after.root, entry, COMPARED_BYTES_MAX),
+    let after = after.map(|entry| match after_is {
+        AfterIs::Checkpoint => store.text(entry, COMPARED_BYTES_MAX, monitor),
+        AfterIs::Disk(root) => store.text_on_disk(root, entry, COMPARED_BYTES_MAX),
     });
     Ok((before, after.transpose()?))
 }
@@ -58,16 +78,20 @@ pub(crate) fn tell_unreadable(
 }
 
 /// Prints the patch of all changes; `false` where content could not be read, which is told.
-pub(crate) fn print(found: &Comparison, context: &mut Context) -> Outcome<bool> {
+pub(crate) fn print(
+    changes: &[Change],
+    after_is: AfterIs<'_>,
+    context: &mut Context,
+) -> Outcome<bool> {
     let style = context.printer.style();
     let mut is_whole = true;
-    for change in found.changes.iter().filter(|change| !change.is_in_patch() && !style.quiet) {
+    for change in changes.iter().filter(|change| !change.is_in_patch() && !style.quiet) {
         let text = "is not in the patch: one side does not hold its content";
         style.complain(Kind::Note, &format!("`{}` {text}", change.path()));
     }
     let printed = context.run_printing(|store, printer, monitor| -> Outcome<()> {
-        for change in &found.changes {
-            match contents(found, change, store, monitor) {
+        for change in changes {
+            match contents(change, after_is, store, monitor) {
                 Ok((before, after)) => {
                     for text in [&before, &after] {
                         if *text == Some(Text::TooLong) && !style.quiet {

@@ -9,7 +9,7 @@ use turnpoint::manifest::Entry;
 use crate::cli::context::Context;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
-use crate::cli::patch::{Sides, contents, tell_unreadable};
+use crate::cli::patch::{AfterIs, Sides, contents, tell_unreadable};
 use crate::cli::printer::{Paint, Printer};
 
 /// As wide as git where no terminal says how wide a line may be.
@@ -36,7 +36,7 @@ pub(crate) fn count(found: &Comparison, context: &mut Context) -> Outcome<(Vec<C
     let counts = context.run_printing(|store, printer, monitor| -> Outcome<Vec<Count>> {
         let mut counts = Vec::with_capacity(found.changes.len());
         for change in &found.changes {
-            counts.push(match contents(found, change, store, monitor) {
+            counts.push(match contents(change, AfterIs::of(found), store, monitor) {
                 Ok(sides) => count_of(change, &sides),
                 Err(error) => {
                     tell_unreadable(change, error, printer)?;

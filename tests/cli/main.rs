@@ -16,6 +16,7 @@ mod hints;
 mod index;
 mod interrupted;
 mod json;
+mod log;
 mod long_walk;
 mod packs;
 mod quarantine;

@@ -142,11 +142,16 @@ fn a_comparison_fits_the_terminal() {
     let program = program();
     let long = format!("src/{}/file.txt", "a-rather-long-directory".repeat(2));
     build(&program.workspace(), [("a.txt", file("1\n".repeat(300))), (&long, file("new\n"))]);
+    program.run(["capture", "--session", "s"]).ok();
     for columns in ["40", "80"] {
         let width: usize = columns.parse().unwrap();
-        for form in [&[][..], &["--stat"]] {
-            let arguments = [&["diff", "s", "0", "--color", "never"][..], form].concat();
-            let run = paged(&program, columns, "", &arguments).ok();
+        for form in [
+            &["diff", "s", "0"][..],
+            &["diff", "s", "0", "--stat"],
+            &["log", "."],
+            &["find", "file.txt"],
+        ] {
+            let run = paged(&program, columns, "", &[form, &["--color", "never"]].concat()).ok();
             // A path is one word.
             let is_long = |line: &&str| line.chars().count() > width && !line.contains('/');
             assert_eq!(run.stdout.lines().find(is_long), None, "{}", run.stdout);
