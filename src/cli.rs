@@ -12,6 +12,7 @@ mod context;
 mod diff;
 mod doctor;
 mod exit;
+mod export;
 mod failure;
 mod find;
 mod format;
@@ -93,6 +94,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Verify(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
+        | Command::Export(_)
         | Command::Undo(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
@@ -119,6 +121,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Diff(arguments) => diff::run(&arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Find(arguments) => find::run(&arguments, context),
+        Command::Export(arguments) => export::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)

@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Diff(DiffArguments),
     Log(LogArguments),
     Find(FindArguments),
+    Export(ExportArguments),
     Restore(RestoreArguments),
     Undo(UndoArguments),
     Pin(PinArguments),
@@ -326,6 +327,33 @@ pub(crate) struct FindArguments {
     /// Do not show the output with a pager
     #[arg(long)]
     pub(crate) no_pager: bool,
+}
+
+/// Write a checkpoint, of whatever workspace, as a directory or a tar archive
+///
+/// All of its content is there and whole before an archive is begun; what the checkpoint does not hold is
+/// not in it, and is named. The same checkpoint gives the same archive, to the byte.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "turnpoint export [OPTIONS] [SESSION] SEQ <DIR|--tar FILE> [-- PATH...]"
+)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint export fix-login 3 ../old\n  \
+                        turnpoint export latest --tar state.tar -- src\n  \
+                        turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
+pub(crate) struct ExportArguments {
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then a new or empty directory
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) words: Vec<OsString>,
+    /// Only these paths, each with everything below it, after `--`
+    #[arg(last = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    /// The session, where CHECKPOINT names none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Write an archive: a new file, or standard output (`-`)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tar: Option<PathBuf>,
 }
 
 /// Put the workspace, or some paths of it, back to a checkpoint

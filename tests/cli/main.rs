@@ -11,6 +11,7 @@ mod doctor;
 mod documents;
 mod durable;
 mod exits;
+mod export;
 mod help;
 mod hints;
 mod index;

@@ -159,3 +159,10 @@ fn a_comparison_fits_the_terminal() {
         }
     }
 }
+
+#[test]
+fn an_archive_is_nothing_for_a_terminal() {
+    let run = on_terminal(&program(), "80", "", "", &["export", "s:0", "--tar", "-"]).exits(2);
+    assert!(run.stdout.contains("an archive is nothing for a terminal"), "{}", run.stdout);
+    assert!(!run.stdout.contains("one"), "{}", run.stdout);
+}

@@ -112,6 +112,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("signal_hook", &["cli", "main"], "signals belong to the process"),
     ("similar", &["compare"], "one place decides which lines differ"),
+    ("tar", &["restore"], "one place writes archives"),
     ("tempfile", &["blobs", "disk", "walk"], "temporary names are the edges'"),
     ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
