@@ -201,8 +201,8 @@ fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
     let text = parts.map(|(kind, count)| {
         let count = format::number(count);
         match kind {
-            ChangeKind::Mode => format!("{count} of mode"),
-            ChangeKind::Type => format!("{count} of kind"),
+            ChangeKind::Mode => format!("{count} with another mode"),
+            ChangeKind::Type => format!("{count} of another kind"),
             kind => format!("{count} {}", kind.as_str()),
         }
     });

@@ -249,7 +249,10 @@ fn a_change_of_bits_that_git_does_not_know_is_told() {
     let patch = program.run(["diff", "s", "0", "-p"]).ok().stdout;
     assert_eq!(patch, "diff --git a/a.txt b/a.txt\nold mode 100644\nnew mode 100600\n");
     let summary = program.run(["diff", "s", "0"]).ok().stdout;
-    assert!(summary.contains("\nM  a.txt [mode 0644 -> 0600]\n\n1 of mode\n"), "{summary}");
+    assert!(
+        summary.contains("\nM  a.txt [mode 0644 -> 0600]\n\n1 with another mode\n"),
+        "{summary}"
+    );
 }
 
 #[test]
