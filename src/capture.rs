@@ -147,20 +147,48 @@ pub(crate) fn observe(
     look: Look<'_>,
     monitor: &dyn Monitor,
 ) -> Result<Observation> {
+    let options = walk_options(access, open)?;
+    let before = options.tracked.clone();
+    let observation = look_at(open, settings, options, known, look, monitor)?;
+    if observation.walked.tracked_cache != before {
+        // Only a hint for the next time; a struct of strings always has a JSON form.
+        let text = serde_json::to_vec(&observation.walked.tracked_cache).unwrap_or_default();
+        let dir = Dir::open(&access.layout.workspace(open.workspace.id))?;
+        drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
+    }
+    Ok(observation)
+}
+
+/// As [`observe`], and leaves nothing behind, not even a hint for the next time.
+pub(crate) fn only_look(
+    access: &Access,
+    open: &OpenWorkspace,
+    settings: &ScopeSettings,
+    known: Option<&KnownTree>,
+    monitor: &dyn Monitor,
+) -> Result<Observation> {
+    // The limit for all together counts every file.
+    let is_limited = settings.total_limit_bytes.is_some();
+    let look = Look::Whole(if is_limited { Detail::All } else { Detail::Changes });
+    look_at(open, settings, walk_options(access, open)?, known, look, monitor)
+}
+
+fn look_at(
+    open: &OpenWorkspace,
+    settings: &ScopeSettings,
+    options: WalkOptions,
+    known: Option<&KnownTree>,
+    look: Look<'_>,
+    monitor: &dyn Monitor,
+) -> Result<Observation> {
     // Taken before the first stat: what changes later has a stamp that is not older.
     let start_ns = disk::coarse_now_ns();
     let (detail, hints) = match look {
         Look::Whole(detail) => (detail, None),
         Look::Hinted(hints) => (Detail::Changes, Some(hints.to_vec())),
     };
-    let options = WalkOptions { detail, hints, ..walk_options(access, open)? };
+    let options = WalkOptions { detail, hints, ..options };
     let walked = walk::walk(&open.dir, &open.path, settings, &options, known, monitor)?;
-    if walked.tracked_cache != options.tracked {
-        // Only a hint for the next time; a struct of strings always has a JSON form.
-        let text = serde_json::to_vec(&walked.tracked_cache).unwrap_or_default();
-        let dir = Dir::open(&access.layout.workspace(open.workspace.id))?;
-        drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
-    }
     Ok(Observation { walked, start_ns })
 }
 

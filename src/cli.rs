@@ -9,17 +9,23 @@ mod ask;
 mod capture;
 mod cat;
 mod context;
+mod diff;
 mod doctor;
 mod exit;
+mod export;
 mod failure;
+mod find;
 mod format;
 mod gc;
 mod interrupt;
 mod json;
 mod label;
 mod list;
+mod log;
 mod ls;
 mod operations;
+mod pager;
+mod patch;
 mod pin;
 mod plan;
 mod printer;
@@ -29,6 +35,7 @@ mod restore;
 mod settings;
 mod show;
 mod sql;
+mod stat;
 mod stats;
 mod table;
 mod target;
@@ -61,7 +68,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
-        context.printer.flush()?;
+        context.printer.close()?;
         Ok(exit)
     });
     match outcome {
@@ -70,7 +77,7 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
             // failure is still the thing to tell.
-            context.printer.flush().ok();
+            context.printer.close().ok();
             failure::report(&failure, style, &context.notices, on_damage).into()
         }
     }
@@ -86,10 +93,14 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Cat(_)
         | Command::Stats(_)
         | Command::Operations(_)
+        | Command::Diff(_)
+        | Command::Log(_)
+        | Command::Find(_)
         | Command::Verify(_)
         | Command::Sql(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
+        | Command::Export(_)
         | Command::Undo(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
@@ -113,6 +124,10 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Show(arguments) => show::run(&arguments, context),
         Command::Ls(arguments) => ls::run(&arguments, context),
         Command::Cat(arguments) => cat::run(&arguments, context),
+        Command::Diff(arguments) => diff::run(&arguments, context),
+        Command::Log(arguments) => log::run(&arguments, context),
+        Command::Find(arguments) => find::run(&arguments, context),
+        Command::Export(arguments) => export::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)

@@ -7,6 +7,7 @@ mod blobs;
 mod capture;
 pub mod checkpoint;
 pub mod clock;
+pub mod compare;
 mod disk;
 mod doctor;
 mod error;
@@ -46,8 +47,9 @@ pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
 pub use store::{
-    Accounts, Answer, CheckpointSummary, DiskUse, EndedRestore, Examination, ForgottenOperation,
-    InvalidSpec, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
+    Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
+    EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,
+    ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog, PathHistory, PathStep,
     SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

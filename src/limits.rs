@@ -42,6 +42,10 @@ pub const FILE_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 /// A file up to this size is read into memory whole; a larger one is read in pieces.
 pub const FILE_IN_MEMORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// Files above this are named by a comparison, and not compared line by line: two of them, and what is
+/// known of their lines, are in memory at one time.
+pub const COMPARED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// The frames of a pack are never longer than this together, unless it has one alone; the trailer comes
 /// on top. What writes a pack anew needs as much free room, one at a time.
 pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;

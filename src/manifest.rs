@@ -3,6 +3,7 @@
 //! Pure: text in, values out. Where the bytes of a page come from is the caller's business
 //! ([`PageSource`]). `docs/format.md` fixes every byte.
 
+mod compare;
 mod entry;
 mod page;
 mod part;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use compare::tree_differences;
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
 pub(crate) use page::{Unchanged, decode_entries, encode_entries, rebuild};

@@ -10,6 +10,7 @@ mod apply;
 mod into;
 mod recover;
 mod stage;
+mod tar;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub(crate) use apply::apply;
 pub(crate) use into::{look_for_content, restore_into};
 pub(crate) use recover::{Recovered, abort, add_conflicts, recover};
 pub(crate) use stage::{Stage, discard, finish, has_own_directory, stage};
+pub(crate) use tar::write_tar;
 
 use crate::access::Access;
 use crate::blobs::{Blobs, Presence, PutOutcome, Staging};
@@ -112,7 +114,11 @@ pub(crate) fn check_content(blobs: &Blobs, plan: &Plan, monitor: &dyn Monitor) -
 ///
 /// # Errors
 /// As [`check_content`].
-fn check_entries(blobs: &Blobs, entries: &[&Entry], monitor: &dyn Monitor) -> Result<()> {
+pub(crate) fn check_entries(
+    blobs: &Blobs,
+    entries: &[&Entry],
+    monitor: &dyn Monitor,
+) -> Result<()> {
     let check = |entry: &&Entry| -> Result<Option<LostContent>> {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);

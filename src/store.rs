@@ -6,6 +6,7 @@
 
 mod accounting;
 mod capturing;
+mod comparing;
 mod examining;
 mod history;
 mod interrupted;
@@ -18,12 +19,14 @@ mod repairing;
 mod restoring;
 mod retaining;
 mod target;
+mod tracing;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use accounting::{Accounts, DiskUse, Logged, OperationLog};
+pub use comparing::{CompareOptions, Compared, Comparison};
 pub use examining::Examination;
 pub use history::{
     CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,
@@ -33,6 +36,7 @@ pub use querying::Answer;
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
+pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
 
 use crate::access::Access;
 use crate::blobs::Blobs;

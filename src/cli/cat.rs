@@ -27,9 +27,9 @@ struct CatDocument {
 }
 
 /// Passes bytes on and remembers why it could not: what the library makes of the error says less.
-struct Recording<'a> {
-    out: &'a mut dyn Write,
-    failed: Option<io::Error>,
+pub(crate) struct Recording<'a> {
+    pub(crate) out: &'a mut dyn Write,
+    pub(crate) failed: Option<io::Error>,
 }
 
 impl Write for Recording<'_> {

@@ -126,6 +126,15 @@ impl Context {
         self.found_damage = true;
     }
 
+    /// Something to know about the answer.
+    pub(crate) fn remark(&mut self, message: String) {
+        if self.is_json() {
+            self.notices.push(NoticeDocument { code: "remark", message });
+        } else if !self.is_quiet() {
+            self.printer.style().complain(Kind::Note, &message);
+        }
+    }
+
     /// Prints a JSON document with the notices so far.
     pub(crate) fn document<T: serde::Serialize>(&mut self, body: &T) -> io::Result<()> {
         self.printer.document(body, &self.notices)

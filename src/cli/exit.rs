@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Done,
     /// The system failed.
     Failed,
+    /// Done, and what was compared differs, where that was asked for.
+    Differs,
     /// Malformed, or not found.
     Usage,
     /// Refused so that nothing is lost, or done but for conflicts.
@@ -28,7 +30,7 @@ impl Exit {
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::Failed => 1,
+            Self::Failed | Self::Differs => 1,
             Self::Usage => 2,
             Self::Refused => 3,
             Self::Damaged => 4,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::Counts;
 use turnpoint::path::{RelPath, printable};
-use turnpoint::{BadFile, CaptureProblem, CheckpointSummary};
+use turnpoint::{BadFile, CaptureProblem, CheckpointSummary, ListItem};
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -115,6 +115,29 @@ impl<'a> From<&'a CheckpointSummary> for CheckpointDocument<'a> {
             note: summary.note.as_deref(),
             entries: summary.entries,
             counts: &summary.counts,
+        }
+    }
+}
+
+/// A checkpoint that cannot be understood.
+#[derive(Serialize)]
+pub(crate) struct UnreadableDocument<'a> {
+    #[serde(flatten)]
+    id: IdDocument,
+    #[serde(flatten)]
+    file: PathDocument,
+    reason: &'a str,
+}
+
+impl<'a> UnreadableDocument<'a> {
+    /// What is said of one; nothing of an item of another kind.
+    pub(crate) fn of(item: &'a ListItem) -> Option<Self> {
+        match item {
+            ListItem::Unreadable { id, path, reason } => {
+                let file = PathDocument::from(path.as_path());
+                Some(Self { id: id.into(), file, reason })
+            }
+            _ => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
-use crate::cli::json::{CheckpointDocument, IdDocument, PathDocument, RootDocument};
+use crate::cli::json::{CheckpointDocument, IdDocument, RootDocument, UnreadableDocument};
 use crate::cli::printer::{Kind, Printer};
 use crate::cli::table::{Align, Table};
 
@@ -28,15 +28,6 @@ struct ListDocument<'a> {
     checkpoints: Vec<CheckpointDocument<'a>>,
     unreadable: Vec<UnreadableDocument<'a>>,
     legacy: Vec<IdDocument>,
-}
-
-#[derive(Serialize)]
-struct UnreadableDocument<'a> {
-    #[serde(flatten)]
-    id: IdDocument,
-    #[serde(flatten)]
-    file: PathDocument,
-    reason: &'a str,
 }
 
 #[derive(Serialize)]
@@ -94,9 +85,8 @@ fn document(listing: &Listing) -> ListDocument<'_> {
             ListItem::Checkpoint(summary) => {
                 document.checkpoints.push(CheckpointDocument::from(&**summary));
             }
-            ListItem::Unreadable { id, path, reason } => {
-                let file = PathDocument::from(path.as_path());
-                document.unreadable.push(UnreadableDocument { id: id.into(), file, reason });
+            ListItem::Unreadable { .. } => {
+                document.unreadable.extend(UnreadableDocument::of(item));
             }
             ListItem::Legacy(id) => document.legacy.push(id.into()),
             _ => {}

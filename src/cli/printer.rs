@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::cli::arguments::{ColorWhen, GlobalArguments};
 use crate::cli::format;
 use crate::cli::json::NoticeDocument;
+use crate::cli::pager::Pager;
 
 /// The version of the JSON documents.
 pub(crate) const SCHEMA: u32 = 1;
@@ -22,6 +23,10 @@ const FAINT: AnsiStyle = AnsiStyle::new().dimmed();
 const RED: AnsiStyle = AnsiColor::Red.on_default().bold();
 const YELLOW: AnsiStyle = AnsiColor::Yellow.on_default().bold();
 const CYAN: AnsiStyle = AnsiColor::Cyan.on_default().bold();
+const PLAIN: AnsiStyle = AnsiStyle::new();
+const REMOVED: AnsiStyle = AnsiColor::Red.on_default();
+const ADDED: AnsiStyle = AnsiColor::Green.on_default();
+const PLACE: AnsiStyle = AnsiColor::Cyan.on_default();
 
 /// How to speak.
 #[derive(Debug, Clone, Copy)]
@@ -115,12 +120,58 @@ pub(crate) enum Kind {
     Hint,
 }
 
+/// What a part of a comparison is, for its color.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Header,
+    Place,
+    Added,
+    Removed,
+}
+
+impl Paint {
+    fn style(self) -> AnsiStyle {
+        match self {
+            Self::Plain => PLAIN,
+            Self::Header => BOLD,
+            Self::Place => PLACE,
+            Self::Added => ADDED,
+            Self::Removed => REMOVED,
+        }
+    }
+}
+
+/// Where the output goes.
+#[derive(Debug)]
+enum Output {
+    Stdout(Stdout),
+    Pager(Pager),
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(stdout) => stdout.write(bytes),
+            Self::Pager(pager) => pager.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::Pager(pager) => pager.flush(),
+        }
+    }
+}
+
 /// Standard output.
 #[derive(Debug)]
 pub(crate) struct Printer {
-    out: BufWriter<Stdout>,
+    out: BufWriter<Output>,
     style: Style,
     width: Option<usize>,
+    is_terminal: bool,
     colors: bool,
 }
 
@@ -144,7 +195,47 @@ impl Printer {
     pub(crate) fn new(style: Style) -> Self {
         let stdout = io::stdout();
         let width = width_of(&stdout);
-        Self { out: BufWriter::new(stdout), style, width, colors: style.colors_stdout() }
+        let is_terminal = stdout.is_terminal();
+        let out = BufWriter::new(Output::Stdout(stdout));
+        Self { out, style, width, is_terminal, colors: style.colors_stdout() }
+    }
+
+    /// Shows what is printed from here on with a pager, if a person looks at it. [`Printer::close`] waits
+    /// for the person.
+    pub(crate) fn page(&mut self) -> io::Result<()> {
+        if !self.is_terminal || self.style.json {
+            return Ok(());
+        }
+        self.out.flush()?;
+        if let Some(pager) = Pager::start() {
+            self.out = BufWriter::new(Output::Pager(pager));
+        }
+        Ok(())
+    }
+
+    /// Everything printed so far is written, and has been read where a pager shows it.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        if let Output::Pager(pager) = self.out.get_mut() {
+            pager.wait();
+        }
+        flushed
+    }
+
+    /// Whether a person sees the output, directly or in a pager.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Bytes in a color; the line goes on.
+    pub(crate) fn paint(&mut self, paint: Paint, bytes: &[u8]) -> io::Result<()> {
+        if !self.colors || paint == Paint::Plain {
+            return self.out.write_all(bytes);
+        }
+        let style = paint.style();
+        write!(self.out, "{style}")?;
+        self.out.write_all(bytes)?;
+        write!(self.out, "{style:#}")
     }
 
     /// How to speak.
@@ -195,6 +286,17 @@ impl Printer {
         for part in format::wrapped(text, room) {
             self.line(format_args!("{before}{part}"))?;
             before = " ".repeat(indent);
+        }
+        Ok(())
+    }
+
+    /// What follows the `indent` characters that are on the line already, wrapped below itself.
+    pub(crate) fn hanging_after(&mut self, indent: usize, text: &str) -> io::Result<()> {
+        let Some(width) = self.width else { return self.line(text) };
+        let room = width.saturating_sub(indent).max(10);
+        for (at, part) in format::wrapped(text, room).iter().enumerate() {
+            let before = if at == 0 { String::new() } else { " ".repeat(indent) };
+            self.line(format_args!("{before}{part}"))?;
         }
         Ok(())
     }

@@ -230,7 +230,7 @@ impl FromStr for Spec {
 
 impl Reading<'_> {
     /// The session of that name as it is written on disk.
-    fn session(&self, name: &SessionName) -> Result<SessionName> {
+    pub(super) fn session(&self, name: &SessionName) -> Result<SessionName> {
         match self.sessions.find(name)? {
             Some(session) => Ok(session),
             None => Err(Error::SessionNotFound {
@@ -281,13 +281,13 @@ impl Reading<'_> {
         Ok(row.flatten().is_some_and(|row| row.is_pruning()))
     }
 
-    fn pruning(&self) -> Result<BTreeSet<CheckpointId>> {
+    pub(super) fn pruning(&self) -> Result<BTreeSet<CheckpointId>> {
         let marked = self.ask("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
         Ok(marked.into_iter().flatten().collect())
     }
 
     /// The checkpoints that may be of a workspace: those whose rows say so, and those without a row.
-    fn candidates(&self, workspace: WorkspaceId) -> Result<Vec<CheckpointId>> {
+    pub(super) fn candidates(&self, workspace: WorkspaceId) -> Result<Vec<CheckpointId>> {
         let all = self.all_ids()?;
         let rows = self.ask("list checkpoints", |tx| tx.all_checkpoints())?;
         let other: BTreeSet<CheckpointId> = rows
@@ -314,13 +314,13 @@ impl Reading<'_> {
         Ok(ids)
     }
 
-    fn ids_of(&self, session: &SessionName) -> Result<Vec<CheckpointId>> {
+    pub(super) fn ids_of(&self, session: &SessionName) -> Result<Vec<CheckpointId>> {
         let listing = self.sessions.listing(session)?;
         let id = |seq| CheckpointId { session: session.clone(), seq };
         Ok(listing.manifests.into_iter().map(id).collect())
     }
 
-    fn items(&self, ids: Vec<CheckpointId>) -> Result<Vec<ListItem>> {
+    pub(super) fn items(&self, ids: Vec<CheckpointId>) -> Result<Vec<ListItem>> {
         let pruning = self.pruning()?;
         let items: Vec<(ListItem, Option<CheckpointId>)> = ids
             .into_iter()
@@ -362,7 +362,7 @@ impl Reading<'_> {
         Some((item, None))
     }
 
-    fn workspace_at(&self, path: &Path) -> Result<Option<WorkspaceId>> {
+    pub(super) fn workspace_at(&self, path: &Path) -> Result<Option<WorkspaceId>> {
         let (dir, path) = open_root(path)?;
         Ok(self.workspaces.find(&dir, &path, None)?.map(|(workspace, _)| workspace.id))
     }
@@ -591,7 +591,11 @@ impl Store {
         }))
     }
 
-    fn reading<'a>(&self, session: &SessionName, monitor: &'a dyn Monitor) -> Result<Reading<'a>> {
+    pub(super) fn reading<'a>(
+        &self,
+        session: &SessionName,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Reading<'a>> {
         self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
             session: session.to_string(),
             nearest: Vec::new(),

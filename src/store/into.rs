@@ -1,13 +1,15 @@
-//! Writing a checkpoint out, into a directory of its own.
+//! Writing a checkpoint out, into a directory of its own or an archive.
 
+use std::io::Write;
 use std::path::Path;
 
+use crate::blobs::Blobs;
 use crate::capture;
 use crate::disk::{self, Dir};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::index::WriteTx;
-use crate::manifest::{Coverage, Entry};
+use crate::manifest::{Coverage, Entry, Manifest};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::path::{RelPath, at_or_below};
@@ -34,6 +36,56 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<u64> {
         refuse_inside_store(&self.inner.layout, into)?;
+        self.write_out(checkpoint, &options.paths, monitor, |blobs, _, entries| {
+            restore::look_for_content(blobs, entries, monitor)?;
+            let (root, is_new) = empty_directory(into)?;
+            let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
+            let preserve_mtime = options.preserve_mtime;
+            let made = disk::require_space(&root, needed).and_then(|()| {
+                restore::restore_into(blobs, &root, entries, preserve_mtime, monitor)
+            });
+            made.inspect_err(|_| {
+                if is_new {
+                    disk::remove_directory_if_empty(into);
+                }
+                if !matches!(root.names(), Ok(names) if names.is_empty()) {
+                    let text = format!("what was written by then is left in {}", into.display());
+                    monitor.notice(&Notice::Remark { text });
+                }
+            })
+        })
+    }
+
+    /// Writes a checkpoint, of whatever workspace, as a tar archive: the given paths with everything
+    /// below them, or all. The same checkpoint gives the same bytes. Returns how many paths it has.
+    ///
+    /// # Errors
+    /// [`Error::ContentLost`], before anything is written; what `out` gives.
+    ///
+    /// Cost: each blob is read twice, since what was written cannot be taken back.
+    pub fn export_tar(
+        &self,
+        checkpoint: &CheckpointId,
+        paths: &[RelPath],
+        out: &mut dyn Write,
+        monitor: &dyn Monitor,
+    ) -> Result<u64> {
+        self.write_out(checkpoint, paths, monitor, |blobs, manifest, entries| {
+            let all: Vec<&Entry> = entries.iter().collect();
+            restore::check_entries(blobs, &all, monitor)?;
+            restore::write_tar(blobs, entries, manifest.created_at, out, monitor)
+        })
+    }
+
+    /// Has `write` write the entries of a checkpoint at, below and above `paths`, or all, which is
+    /// protected from prune meanwhile. What it finds lost is remembered.
+    fn write_out(
+        &self,
+        checkpoint: &CheckpointId,
+        paths: &[RelPath],
+        monitor: &dyn Monitor,
+        write: impl FnOnce(&Blobs, &Manifest, &[Entry]) -> Result<u64>,
+    ) -> Result<u64> {
         // Opened for writing first, where it can be: that may build the index, which waits for readers.
         let access = if self.exists()? { self.enter(monitor).ok() } else { None };
         let reading = self.read(monitor)?.ok_or_else(|| Error::SessionNotFound {
@@ -71,27 +123,11 @@ impl Store {
             );
             monitor.notice(&Notice::Remark { text });
         }
-        if !options.paths.is_empty() {
-            require_selected(checkpoint, &entries, None, &options.paths)?;
-            entries = selected(entries, &options.paths);
+        if !paths.is_empty() {
+            require_selected(checkpoint, &entries, None, paths)?;
+            entries = selected(entries, paths);
         }
-        restore::look_for_content(&reading.blobs, &entries, monitor).inspect_err(lost)?;
-        let (root, is_new) = empty_directory(into)?;
-        let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
-        let preserve_mtime = options.preserve_mtime;
-        let made = disk::require_space(&root, needed).and_then(|()| {
-            restore::restore_into(&reading.blobs, &root, &entries, preserve_mtime, monitor)
-        });
-        made.inspect_err(|error| {
-            lost(error);
-            if is_new {
-                disk::remove_directory_if_empty(into);
-            }
-            if !matches!(root.names(), Ok(names) if names.is_empty()) {
-                let text = format!("what was written by then is left in {}", into.display());
-                monitor.notice(&Notice::Remark { text });
-            }
-        })
+        write(&reading.blobs, &manifest, &entries).inspect_err(lost)
     }
 }
 

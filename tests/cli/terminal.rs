@@ -107,3 +107,62 @@ fn colors_are_for_terminals() {
     assert!(!colored(program.run(["show", "x"]).exits(2)));
     assert!(colored(program.run(["show", "x", "--color=always"]).exits(2)));
 }
+
+/// As [`on_terminal`], with a pager.
+fn paged(program: &Program, columns: &str, pager: &str, arguments: &[&str]) -> Run {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let mut command = program.other("python3");
+    command.arg(script).args([columns, "", "", ""]);
+    command.arg(env!("CARGO_BIN_EXE_turnpoint")).args(arguments);
+    run(command.env("TERM", "xterm").env("TURNPOINT_PAGER", pager).env("PAGER", "false"))
+}
+
+#[test]
+fn a_comparison_is_shown_with_a_pager_in_color_and_escaped() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "one\ntwo\r\n\x1b[2J\n").unwrap();
+    fs::write(program.workspace().join("c.txt"), "new\n").unwrap();
+    let diff = ["diff", "s", "0", "-p"];
+    let shown = paged(&program, "80", "sed 's/^/> /'", &diff).ok().stdout;
+    assert!(shown.lines().all(|line| line.starts_with("> ")), "{shown}");
+    assert!(shown.contains("> \u{1b}[32m+one\u{1b}[0m\n"), "{shown:?}");
+    assert!(shown.contains("+two\\r\u{1b}[0m\n> \u{1b}[32m+\\u{1b}[2J\u{1b}[0m\n"), "{shown:?}");
+    // It stops reading: that is no failure, and nothing is left behind.
+    assert_eq!(paged(&program, "80", "true", &diff).ok().stdout, "");
+    for pager in ["", "cat"] {
+        let plain = paged(&program, "80", pager, &[&diff[..], &["--color=never"]].concat()).ok();
+        assert!(plain.stdout.starts_with("diff --git a/a.txt b/a.txt\n"), "{}", plain.stdout);
+    }
+    let not = paged(&program, "80", "sed 's/^/> /'", &[&diff[..], &["--no-pager"]].concat()).ok();
+    assert!(!not.stdout.contains("> "), "{}", not.stdout);
+}
+
+#[test]
+fn a_comparison_fits_the_terminal() {
+    let program = program();
+    let long = format!("src/{}/file.txt", "a-rather-long-directory".repeat(2));
+    build(&program.workspace(), [("a.txt", file("1\n".repeat(300))), (&long, file("new\n"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    for columns in ["40", "80"] {
+        let width: usize = columns.parse().unwrap();
+        for form in [
+            &["diff", "s", "0"][..],
+            &["diff", "s", "0", "--stat"],
+            &["log", "."],
+            &["find", "file.txt"],
+        ] {
+            let run = paged(&program, columns, "", &[form, &["--color", "never"]].concat()).ok();
+            // A path is one word.
+            let is_long = |line: &&str| line.chars().count() > width && !line.contains('/');
+            assert_eq!(run.stdout.lines().find(is_long), None, "{}", run.stdout);
+            assert!(run.stdout.contains(&long), "{}", run.stdout);
+        }
+    }
+}
+
+#[test]
+fn an_archive_is_nothing_for_a_terminal() {
+    let run = on_terminal(&program(), "80", "", "", &["export", "s:0", "--tar", "-"]).exits(2);
+    assert!(run.stdout.contains("an archive is nothing for a terminal"), "{}", run.stdout);
+    assert!(!run.stdout.contains("one"), "{}", run.stdout);
+}

@@ -1,0 +1,439 @@
+//! `turnpoint diff`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use serde::Serialize;
+use turnpoint::compare::{Change, ChangeKind, LineCount, Selection};
+use turnpoint::manifest::{Entry, EntryKind, OmitReason};
+use turnpoint::path::printable;
+use turnpoint::{CompareOptions, Compared, Comparison, Spec, Which};
+
+use crate::cli::arguments::DiffArguments;
+use crate::cli::capture;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::format;
+use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::patch::{self, AfterIs};
+use crate::cli::printer::{Kind, Paint, Printer};
+use crate::cli::stat;
+use crate::cli::target::{self, Target};
+
+/// Compares.
+pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<Exit> {
+    if context.is_json() && (arguments.patch || arguments.name_status || arguments.nul) {
+        let message = "--patch, --name-status and -z are no JSON; leave them out, or --json";
+        return Err(Failure::own(Exit::Usage, "usage", message));
+    }
+    context.report_open_restore();
+    let (before, after, rest) = sides(&arguments.words, arguments.session.as_deref())?;
+    let root = context.root()?;
+    let paths = target::paths(context, &root, rest.iter().chain(&arguments.paths))?;
+    let mut options = CompareOptions::default();
+    options.paths = Selection::new(paths);
+    options.renames = !arguments.no_renames;
+    options.force = arguments.force;
+    options.workspace = context.settings.workspace;
+    let before = context.resolve(&before)?;
+    let after = match after {
+        None => None,
+        Some(after) => {
+            let session = after.session.unwrap_or_else(|| before.session.clone());
+            Some(context.resolve(&Spec { session: Some(session), ..after })?)
+        }
+    };
+    let found = context.run(|store, monitor| match &after {
+        Some(after) => store.compare(&before, after, &options, monitor),
+        None => store.compare_with_disk(&before, &root, &options, monitor),
+    })?;
+    tell_what_it_is_not(&found, context);
+    let is_whole = show(&found, arguments, context)?;
+    Ok(if !is_whole || found.problem_count > 0 {
+        Exit::Damaged
+    } else if arguments.exit_code && !found.changes.is_empty() {
+        Exit::Differs
+    } else {
+        Exit::Done
+    })
+}
+
+/// Reads `[SESSION] A [B]` in every form of a checkpoint; the rest are paths.
+///
+/// Of two words that are both a number or `latest`, and no third, both are checkpoints.
+fn sides<'a>(
+    words: &'a [OsString],
+    session: Option<&str>,
+) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
+    let which = |word: Option<&OsString>| -> Option<Which> { word?.to_str()?.parse().ok() };
+    let is_pair = which(words.first()).is_some()
+        && which(words.get(1)).is_some()
+        && which(words.get(2)).is_none();
+    let Target { spec: before, rest } = if is_pair {
+        let (first, rest) = words.split_at(1);
+        Target { rest, ..target::parse(first, session)? }
+    } else {
+        target::parse(words, session)?
+    };
+    let spec: Option<Spec> = rest.first().and_then(|word| word.to_str()?.parse().ok());
+    if let Some(after) = spec {
+        return Ok((before, Some(after), &rest[1..]));
+    }
+    if which(rest.get(1)).is_some() {
+        let Target { spec: after, rest } = target::parse(rest, None)?;
+        return Ok((before, Some(after), rest));
+    }
+    Ok((before, None, rest))
+}
+
+/// What somebody who reads the answer could take it for.
+fn tell_what_it_is_not(found: &Comparison, context: &mut Context) {
+    let (before, after) = (&found.before, &found.after);
+    let mut notes = Vec::new();
+    if before.workspace != after.workspace {
+        let root = |side: &Compared| printable(side.root.as_os_str().as_bytes());
+        let (old, new) = (root(before), root(after));
+        notes.push(format!("two workspaces are compared: {old} and {new}"));
+    }
+    for side in [before, after] {
+        let name = name_of(side);
+        if side.is_part {
+            notes.push(format!(
+                "{name} was made of the paths that a restore was about to change; the others are \
+                 compared as in the checkpoint before it"
+            ));
+        }
+        if !side.complete && side.checkpoint.is_some() {
+            notes.push(format!(
+                "{name} is incomplete: something could not be read whole when it was made"
+            ));
+        }
+    }
+    for note in notes {
+        context.remark(note);
+    }
+    if found.problem_count > 0 && !context.is_json() {
+        let style = context.printer.style();
+        let count = format::counted(found.problem_count, "path", "paths");
+        style.complain(Kind::Warning, &format!("{count} could not be read whole"));
+        capture::name_problems(&found.problems, found.problem_count, style);
+    }
+}
+
+/// How a side is called.
+fn name_of(side: &Compared) -> String {
+    match &side.checkpoint {
+        Some(id) => id.to_string(),
+        None => printable(side.root.as_os_str().as_bytes()),
+    }
+}
+
+/// Prints what was asked for; `false` where something could not be read, which was told.
+fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) -> Outcome<bool> {
+    if context.is_json() {
+        let (counts, is_whole) =
+            if arguments.stat { stat::count(found, context)? } else { (Vec::new(), true) };
+        context.document(&document(found, &counts))?;
+        return Ok(is_whole);
+    }
+    if arguments.nul {
+        found
+            .changes
+            .iter()
+            .try_for_each(|change| name_status_nul(change, &mut context.printer))?;
+        return Ok(true);
+    }
+    // What was read of the contents is told before a pager takes the terminal.
+    let counted = if arguments.stat { Some(stat::count(found, context)?) } else { None };
+    if !arguments.no_pager {
+        context.printer.page()?;
+    }
+    if arguments.patch {
+        return patch::print(&found.changes, AfterIs::of(found), context);
+    }
+    let printer = &mut context.printer;
+    if arguments.name_status {
+        found.changes.iter().try_for_each(|change| name_status(change, printer))?;
+        return Ok(true);
+    }
+    if !printer.style().quiet {
+        let (before, after) = (name_of(&found.before), name_of(&found.after));
+        let text = if found.changes.is_empty() {
+            format!("nothing differs between {before} and {after}")
+        } else {
+            format!("changes from {before} to {after}")
+        };
+        printer.prose(&text)?;
+    }
+    let is_whole = counted.as_ref().is_none_or(|(_, is_whole)| *is_whole);
+    match &counted {
+        Some((counts, _)) => stat::print(found, counts, printer)?,
+        None => summary(found, printer)?,
+    }
+    if !printer.style().quiet {
+        print_not_compared(found, printer)?;
+    }
+    Ok(is_whole)
+}
+
+/// One line for each change, and how many there are of each kind.
+fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
+    for change in &found.changes {
+        letter(change, printer)?;
+        printer.hanging_after(3, &described(change))?;
+    }
+    if printer.style().quiet || found.changes.is_empty() {
+        return Ok(());
+    }
+    let kinds = [
+        ChangeKind::Added,
+        ChangeKind::Modified,
+        ChangeKind::Deleted,
+        ChangeKind::Renamed,
+        ChangeKind::Mode,
+        ChangeKind::Type,
+    ];
+    let count = |kind| found.changes.iter().filter(|change| change.kind == kind).count() as u64;
+    let parts = kinds.map(|kind| (kind, count(kind))).into_iter().filter(|(_, count)| *count > 0);
+    let text = parts.map(|(kind, count)| {
+        let count = format::number(count);
+        match kind {
+            ChangeKind::Mode => format!("{count} with another mode"),
+            ChangeKind::Type => format!("{count} of another kind"),
+            kind => format!("{count} {}", kind.as_str()),
+        }
+    });
+    printer.gap()?;
+    printer.prose(&text.collect::<Vec<_>>().join(", "))
+}
+
+fn letter(change: &Change, printer: &mut Printer) -> io::Result<()> {
+    let paint = match change.kind {
+        ChangeKind::Added => Paint::Added,
+        ChangeKind::Deleted => Paint::Removed,
+        _ => Paint::Place,
+    };
+    printer.paint(paint, change.kind.letter().to_string().as_bytes())?;
+    printer.paint(Paint::Plain, b"  ")
+}
+
+/// A path, and what there is to say of it beside its letter.
+pub(crate) fn described(change: &Change) -> String {
+    let path = match change.from() {
+        Some(from) => format!("{from} -> {}", change.path()),
+        None => change.path().to_string(),
+    };
+    let mut remarks = Vec::new();
+    if let (Some(before), Some(after)) = (&change.before, &change.after) {
+        if change.kind == ChangeKind::Type {
+            remarks.push(format!("{} -> {}", kind_text(before), kind_text(after)));
+        } else if before.mode != after.mode {
+            remarks.push(format!("mode {} -> {}", before.mode, after.mode));
+        }
+    }
+    if remarks.is_empty() { path } else { format!("{path} [{}]", remarks.join(", ")) }
+}
+
+fn kind_text(entry: &Entry) -> String {
+    match entry.kind {
+        EntryKind::Omitted { reason, .. } => format!("not held: {reason}"),
+        EntryKind::Dir { .. } => "directory".to_owned(),
+        _ => entry.kind.name().to_owned(),
+    }
+}
+
+/// What neither side, or only one, holds: nobody can say whether it changed.
+fn print_not_compared(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
+    let mut reasons: BTreeMap<OmitReason, u64> = found.before.omitted.clone();
+    for (&reason, &count) in &found.after.omitted {
+        let most = reasons.entry(reason).or_default();
+        *most = count.max(*most);
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    printer.prose(&format!("not compared: {}", capture::omitted(&reasons)))
+}
+
+/// As `git diff --name-status` writes it.
+fn name_status(change: &Change, printer: &mut Printer) -> io::Result<()> {
+    match change.from() {
+        Some(from) => printer.line(format_args!("R100\t{from}\t{}", change.path())),
+        None => printer.line(format_args!("{}\t{}", change.kind.letter(), change.path())),
+    }
+}
+
+/// As `git diff --name-status -z` writes it.
+fn name_status_nul(change: &Change, printer: &mut Printer) -> io::Result<()> {
+    let out = printer.bytes();
+    match change.from() {
+        Some(from) => {
+            out.write_all(b"R100\0")?;
+            out.write_all(from.as_bytes())?;
+            out.write_all(b"\0")?;
+        }
+        None => write!(out, "{}\0", change.kind.letter())?,
+    }
+    out.write_all(change.path().as_bytes())?;
+    out.write_all(b"\0")
+}
+
+#[derive(Serialize)]
+struct DiffDocument<'a> {
+    before: SideDocument<'a>,
+    after: SideDocument<'a>,
+    changes: Vec<ChangeDocument>,
+    problems: Vec<ReasonDocument>,
+    problem_count: u64,
+}
+
+#[derive(Serialize)]
+struct SideDocument<'a> {
+    #[serde(flatten)]
+    id: Option<IdDocument>,
+    workspace: String,
+    #[serde(flatten)]
+    root: RootDocument,
+    complete: bool,
+    omitted: &'a BTreeMap<OmitReason, u64>,
+}
+
+/// A change, as `diff` and `log` have it.
+#[derive(Serialize)]
+pub(crate) struct ChangeDocument {
+    #[serde(flatten)]
+    path: PathDocument,
+    change: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind_from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind_to: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_to: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    added_lines: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_lines: Option<u64>,
+}
+
+fn reason_of(entry: Option<&Entry>) -> Option<&'static str> {
+    match entry?.kind {
+        EntryKind::Omitted { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    }
+}
+
+impl From<&Change> for ChangeDocument {
+    fn from(change: &Change) -> Self {
+        let (before, after) = (change.before.as_ref(), change.after.as_ref());
+        let (from, from_bytes) = match change.from() {
+            Some(from) => {
+                let (text, bytes) = crate::cli::json::text_and_bytes(from.as_bytes());
+                (Some(text), bytes)
+            }
+            None => (None, None),
+        };
+        let is_type = change.kind == ChangeKind::Type;
+        let has_modes = before.map(|it| it.mode) != after.map(|it| it.mode)
+            && before.is_some()
+            && after.is_some();
+        let kind = |entry: Option<&Entry>| entry.filter(|_| is_type).map(|it| it.kind.name());
+        let mode = |entry: Option<&Entry>| {
+            let is_known = |entry: &&Entry| !matches!(entry.kind, EntryKind::Omitted { .. });
+            entry.filter(|_| has_modes).filter(is_known).map(|it| it.mode.to_string())
+        };
+        Self {
+            path: PathDocument::from(change.path()),
+            change: change.kind.as_str(),
+            from,
+            from_bytes,
+            kind_from: kind(before),
+            kind_to: kind(after),
+            mode_from: mode(before),
+            mode_to: mode(after),
+            reason_from: reason_of(before),
+            reason_to: reason_of(after),
+            added_lines: None,
+            removed_lines: None,
+        }
+    }
+}
+
+fn document<'a>(found: &'a Comparison, counts: &[stat::Count]) -> DiffDocument<'a> {
+    let mut changes: Vec<ChangeDocument> = found.changes.iter().map(ChangeDocument::from).collect();
+    for (change, count) in changes.iter_mut().zip(counts) {
+        if let stat::Count::Lines(LineCount { added, removed }) = count {
+            change.added_lines = Some(*added);
+            change.removed_lines = Some(*removed);
+        }
+    }
+    let side = |side: &'a Compared| SideDocument {
+        id: side.checkpoint.as_ref().map(IdDocument::from),
+        workspace: side.workspace.to_string(),
+        root: RootDocument::from(side.root.as_path()),
+        complete: side.complete,
+        omitted: &side.omitted,
+    };
+    DiffDocument {
+        before: side(&found.before),
+        after: side(&found.after),
+        changes,
+        problems: found.problems.iter().map(ReasonDocument::from).collect(),
+        problem_count: found.problem_count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str], session: Option<&str>) -> Option<(String, Option<String>, usize)> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let (before, after, rest) = sides(&words, session).ok()?;
+        let text = |spec: Spec| {
+            let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
+            match spec.which {
+                Which::Seq(seq) => format!("{session}:{seq}"),
+                Which::Latest { back } => format!("{session}:~{back}"),
+            }
+        };
+        Some((text(before), after.map(text), rest.len()))
+    }
+
+    #[test]
+    fn every_way_to_name_two_checkpoints() {
+        let is = |words: &[&str], before: &str, after: Option<&str>, rest| {
+            let expected = Some((before.to_owned(), after.map(str::to_owned), rest));
+            assert_eq!(read(words, None), expected, "{words:?}");
+        };
+        is(&["s", "0"], "s:0", None, 0);
+        is(&["s:0"], "s:0", None, 0);
+        is(&["latest"], ":~0", None, 0);
+        is(&["s", "0", "2"], "s:0", Some(":2"), 0);
+        is(&["0", "2"], ":0", Some(":2"), 0);
+        is(&["latest~1", "latest"], ":~1", Some(":~0"), 0);
+        is(&["s:0", "t:2"], "s:0", Some("t:2"), 0);
+        is(&["s", "0", "t", "2"], "s:0", Some("t:2"), 0);
+        is(&["s:0", "t", "2", "src"], "s:0", Some("t:2"), 1);
+        is(&["7", "0", "2"], "7:0", Some(":2"), 0);
+        is(&["latest", "src", "docs"], ":~0", None, 2);
+        is(&["0", "2", "src"], ":0", Some(":2"), 1);
+        is(&["s", "0", "latest", "*.rs"], "s:0", Some(":~0"), 1);
+        let with_session = read(&["0", "2", "src"], Some("s"));
+        assert_eq!(with_session, Some(("s:0".to_owned(), Some(":2".to_owned()), 1)));
+        assert_eq!(read(&["src", "docs"], None), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Showing long output page by page, as git does.
+
+use std::io::{self, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// A program that shows what it reads.
+#[derive(Debug)]
+pub(crate) struct Pager {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Pager {
+    /// Starts `$TURNPOINT_PAGER`, else `$PAGER`, else `less`; none where that is empty or `cat`, and where
+    /// it cannot be started.
+    pub(crate) fn start() -> Option<Self> {
+        let named = ["TURNPOINT_PAGER", "PAGER"].into_iter().find_map(std::env::var_os);
+        let mut command = match named {
+            Some(named) if named.is_empty() || named == "cat" => return None,
+            // It may have arguments.
+            Some(named) => {
+                let mut command = Command::new("sh");
+                command.arg("-c").arg(named);
+                command
+            }
+            None => Command::new("less"),
+        };
+        // One screen is not paged, colors are shown, and what was shown stays.
+        if std::env::var_os("LESS").is_none() {
+            command.env("LESS", "FRX");
+        }
+        let mut child = command.stdin(Stdio::piped()).spawn().ok()?;
+        let input = child.stdin.take();
+        Some(Self { child, input })
+    }
+
+    /// Ends the output, and waits until whoever reads it has seen enough.
+    pub(crate) fn wait(&mut self) {
+        drop(self.input.take());
+        // How the pager ended says nothing about what was to be shown.
+        self.child.wait().ok();
+    }
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.input {
+            Some(input) => input.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.input.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
