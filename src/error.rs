@@ -4,6 +4,7 @@
 //! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
 //! no final period, the source's text is not repeated.
 
+mod details;
 mod query;
 mod system;
 
@@ -14,42 +15,12 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
+pub use details::{BadFile, LostContent, Repair};
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// A file of the store that cannot be understood, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadFile {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-/// A file of the store that was missing or damaged and was made anew.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repair {
-    /// The file.
-    pub file: PathBuf,
-    /// What was wrong with it.
-    pub reason: String,
-    /// Where the damaged one is kept; none where it was missing.
-    pub aside: Option<PathBuf>,
-}
-
-/// Content that a restore needs and the store cannot give.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostContent {
-    /// Whose content.
-    pub path: RelPath,
-    /// Which blob.
-    pub hash: BlobHash,
-    /// `missing`, or how it is damaged.
-    pub reason: String,
-}
 
 /// Everything that can go wrong. See [`Error::class`] for what a caller can do about it.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +89,15 @@ pub enum Error {
         session: String,
         /// Sessions that exist, the most alike first; a few.
         nearest: Vec<SessionName>,
+    },
+
+    /// No checkpoint has that label.
+    #[error("no checkpoint is labelled `{}`", crate::path::printable(label.as_bytes()))]
+    LabelNotFound {
+        /// The label as given.
+        label: String,
+        /// Labels that there are, the newest first.
+        nearest: Vec<String>,
     },
 
     /// This workspace has no checkpoint, or none in the session that was named, or not so many.
@@ -474,6 +454,7 @@ impl Error {
             | Self::InvalidPath { .. }
             | Self::SessionNotFound { .. }
             | Self::NoCheckpoint { .. }
+            | Self::LabelNotFound { .. }
             | Self::CheckpointNotFound { .. }
             | Self::Pruned { .. }
             | Self::PathNotFound { .. }
@@ -544,6 +525,7 @@ impl Error {
             Self::InvalidPath { .. } => "invalid-path",
             Self::SessionNotFound { .. } => "session-not-found",
             Self::NoCheckpoint { .. } => "no-checkpoint",
+            Self::LabelNotFound { .. } => "label-not-found",
             Self::CheckpointNotFound { .. } => "checkpoint-not-found",
             Self::Pruned { .. } => "pruned",
             Self::PathNotFound { .. } => "path-not-found",
@@ -592,6 +574,10 @@ impl Error {
             Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
                 format!("these exist: {}", listed(nearest))
             }
+            Self::LabelNotFound { nearest, .. } if nearest.is_empty() => {
+                "`turnpoint label` gives one; `turnpoint list` shows them".to_owned()
+            }
+            Self::LabelNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
             Self::NoCheckpoint { existing: 1.., .. } => {
                 "`turnpoint list` shows them; `latest~1` is the one before the newest".to_owned()
             }

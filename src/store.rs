@@ -18,6 +18,7 @@ mod querying;
 mod repairing;
 mod restoring;
 mod retaining;
+mod spec;
 mod target;
 mod tracing;
 
@@ -29,13 +30,13 @@ pub use accounting::{Accounts, DiskUse, Logged, OperationLog};
 pub use comparing::{CompareOptions, Compared, Comparison};
 pub use examining::Examination;
 pub use history::{
-    CheckpointSummary, InvalidSpec, ListItem, ListQuery, Listing, OpenRestore, SessionSummary,
-    ShownCheckpoint, Spec, Which,
+    CheckpointSummary, ListItem, ListQuery, Listing, OpenRestore, SessionSummary, ShownCheckpoint,
 };
 pub use querying::Answer;
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
+pub use spec::{InvalidSpec, Spec, Which};
 pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
 
 use crate::access::Access;

@@ -12,7 +12,8 @@ use turnpoint::manifest::Trigger;
 ///
 /// A checkpoint is the state of a workspace (a directory tree) at one moment. It is named by its
 /// session and its number there: `SESSION SEQ` or `SESSION:SEQ`. Without a session the newest one of
-/// this workspace is meant; `latest` is the newest checkpoint, `latest~2` the second before it.
+/// this workspace is meant; `latest` is the newest checkpoint, `latest~2` the second before it, and
+/// `@LABEL` the newest with that label.
 ///
 /// The workspace is the directory given with -C; else the nearest known workspace at or above the
 /// current directory; else the top of its git repository; else the current directory.

@@ -405,9 +405,10 @@ mod tests {
         let (before, after, rest) = sides(&words, session).ok()?;
         let text = |spec: Spec| {
             let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
-            match spec.which {
+            match &spec.which {
                 Which::Seq(seq) => format!("{session}:{seq}"),
                 Which::Latest { back } => format!("{session}:~{back}"),
+                Which::Label(label) => format!("{session}:@{label}"),
             }
         };
         Some((text(before), after.map(text), rest.len()))

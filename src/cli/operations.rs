@@ -61,6 +61,7 @@ fn print(log: &OperationLog, context: &mut Context) -> io::Result<()> {
     let printer = &mut context.printer;
     if log.entries.is_empty() {
         printer.style().complain(Kind::Note, "nothing was restored, dropped or repaired yet");
+        return Ok(());
     }
     let mut table = Table::new([("TIME", Align::Left), ("WHAT", Align::Left), ("", Align::Left)]);
     for logged in &log.entries {

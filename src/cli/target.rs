@@ -19,7 +19,7 @@ pub(crate) struct Target<'a> {
     pub(crate) rest: &'a [OsString],
 }
 
-/// Reads `SESSION SEQ …`, `SESSION:SEQ …` or `SEQ …`, where `SEQ` may be `latest` or `latest~N`.
+/// Reads `SESSION SEQ …`, `SESSION:SEQ …` or `SEQ …`, where `SEQ` may be `latest`, `latest~N` or `@LABEL`.
 ///
 /// The second word decides between the first and the last form: if it is a number or `latest`, the
 /// first one is a session, unless `--session` named one. A path that looks like a number comes after
@@ -34,6 +34,8 @@ pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome
         && !first.contains(':')
         && let [second, rest @ ..] = rest
         && let Some(which) = second.to_str().and_then(|second| second.parse::<Which>().ok())
+        // A path may well begin as a label does, behind what is a checkpoint by itself.
+        && !(matches!(which, Which::Label(_)) && first.parse::<Spec>().is_ok())
     {
         let spec = Spec { session: Some(session_name(&first)?), which };
         return Ok(Target { spec, rest });
@@ -79,7 +81,7 @@ pub(crate) fn require_no_rest(rest: &[OsString]) -> Outcome<()> {
 
 fn not_a_checkpoint(message: &str) -> Failure {
     Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(
-        "SEQ, SESSION SEQ, SESSION:SEQ, latest or latest~N is expected; `turnpoint list` shows what \
+        "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected; `turnpoint list` shows what \
          there is",
     )
 }
@@ -196,6 +198,20 @@ mod tests {
         assert_eq!(latest(&["latest"]), ":Latest { back: 0 }");
         assert_eq!(latest(&["latest~2", "src"]), ":Latest { back: 2 }");
         assert_eq!(latest(&["s", "latest~1"]), "s:Latest { back: 1 }");
+    }
+
+    #[test]
+    fn a_label_is_told_from_a_path() {
+        let expected =
+            |session: &str, label: &str, rest| Some((format!("{session}:Label({label:?})"), rest));
+        assert_eq!(parsed(&["@before"], None), expected("", "before", 0));
+        assert_eq!(parsed(&["@before it", "src"], None), expected("", "before it", 1));
+        assert_eq!(parsed(&["s", "@before", "src"], None), expected("s", "before", 1));
+        assert_eq!(parsed(&["s:@before", "@types"], None), expected("s", "before", 1));
+        assert_eq!(parsed(&["@a", "@types"], None), expected("", "a", 1));
+        let latest = parsed(&["latest", "@types"], None);
+        assert_eq!(latest, Some((":Latest { back: 0 }".to_owned(), 1)));
+        assert_eq!(parsed(&["3", "@types"], None), Some((":Seq(Seq(3))".to_owned(), 1)));
     }
 
     #[test]

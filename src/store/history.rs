@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use crate::checkpoint::{PinFile, Place, in_order_of_making};
 use crate::clock::Timestamp;
@@ -21,6 +20,7 @@ use crate::manifest::{Counts, Entry, EntryKind, Manifest, read_entries};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::sessions::{Found, with_source};
+use crate::store::spec::{Spec, Which};
 use crate::store::{Reading, Store, open_root, session_name};
 
 /// Which checkpoints to list.
@@ -164,68 +164,6 @@ pub struct OpenRestore {
     pub has_begun: bool,
     /// Whether a process is still at work on the workspace.
     pub is_running: bool,
-}
-
-/// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
-    /// The session; the newest one of the workspace where none is named.
-    pub session: Option<SessionName>,
-    /// Which of its checkpoints.
-    pub which: Which,
-}
-
-/// Which checkpoint of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// That number.
-    Seq(Seq),
-    /// The newest that is not a safety checkpoint, or so many before it.
-    Latest {
-        /// How many before the newest.
-        back: u32,
-    },
-}
-
-/// Text that is not a [`Spec`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a checkpoint: SEQ, SESSION:SEQ, latest or latest~N is expected")]
-pub struct InvalidSpec {
-    /// The text as given.
-    pub text: String,
-}
-
-impl FromStr for Which {
-    type Err = InvalidSpec;
-
-    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
-        let invalid = || InvalidSpec { text: text.to_owned() };
-        if let Some(rest) = text.strip_prefix("latest") {
-            let back = match rest.strip_prefix('~') {
-                Some(digits) => digits.parse().map_err(|_| invalid())?,
-                None if rest.is_empty() => 0,
-                None => return Err(invalid()),
-            };
-            return Ok(Self::Latest { back });
-        }
-        text.parse().map(Self::Seq).map_err(|_| invalid())
-    }
-}
-
-impl FromStr for Spec {
-    type Err = InvalidSpec;
-
-    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
-        let invalid = || InvalidSpec { text: text.to_owned() };
-        match text.rsplit_once(':') {
-            Some((session, which)) => {
-                let session = SessionName::new(session).map_err(|_| invalid())?;
-                let which = which.parse().map_err(|_| invalid())?;
-                Ok(Self { session: Some(session), which })
-            }
-            None => Ok(Self { session: None, which: text.parse()? }),
-        }
-    }
 }
 
 impl Reading<'_> {
@@ -528,10 +466,10 @@ impl Store {
     /// Finds the checkpoint that `spec` means, seen from the workspace at `path`.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`], [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what
-    /// exists.
+    /// [`Error::NoCheckpoint`], [`Error::LabelNotFound`], [`Error::SessionNotFound`],
+    /// [`Error::CheckpointNotFound`] with what exists.
     pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
-        if let (Some(session), Which::Seq(seq)) = (&spec.session, spec.which) {
+        if let (Some(session), &Which::Seq(seq)) = (&spec.session, &spec.which) {
             // Whether it is there, and readable, the command itself finds out.
             let reading = self.reading(session, monitor)?;
             return Ok(CheckpointId { session: reading.session(session)?, seq });
@@ -554,13 +492,14 @@ impl Store {
                 listing.checkpoints().last().ok_or_else(|| no_checkpoint(0))?.id.session.clone()
             }
         };
-        match spec.which {
-            Which::Seq(seq) => Ok(CheckpointId { session, seq }),
+        match &spec.which {
+            Which::Seq(seq) => Ok(CheckpointId { session, seq: *seq }),
             Which::Latest { back } => {
-                let back = usize::try_from(back).unwrap_or(usize::MAX);
+                let back = usize::try_from(*back).unwrap_or(usize::MAX);
                 let found = plain.iter().rev().nth(back);
                 found.map(|summary| summary.id.clone()).ok_or_else(|| no_checkpoint(plain.len()))
             }
+            Which::Label(label) => labelled(&listing, label),
         }
     }
 
@@ -601,6 +540,23 @@ impl Store {
             nearest: Vec::new(),
         })
     }
+}
+
+/// The newest checkpoint with that label.
+fn labelled(listing: &Listing, label: &str) -> Result<CheckpointId> {
+    const NAMED_MAX: usize = 5;
+    let mut nearest: Vec<String> = Vec::new();
+    let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
+    for summary in checkpoints.into_iter().rev() {
+        let Some(own) = &summary.label else { continue };
+        if own == label {
+            return Ok(summary.id.clone());
+        }
+        if nearest.len() < NAMED_MAX && !nearest.contains(own) {
+            nearest.push(own.clone());
+        }
+    }
+    Err(Error::LabelNotFound { label: label.to_owned(), nearest })
 }
 
 fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
@@ -648,25 +604,4 @@ pub(super) fn nearest(name: &str, mut known: Vec<SessionName>) -> Vec<SessionNam
     });
     known.truncate(5);
     known
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_way_to_name_a_checkpoint() {
-        let seq = |number| Which::Seq(Seq::new(number).unwrap());
-        let spec = |text: &str| {
-            text.parse::<Spec>()
-                .map(|spec| (spec.session.map(|session| session.as_str().to_owned()), spec.which))
-        };
-        assert_eq!(spec("3"), Ok((None, seq(3))));
-        assert_eq!(spec("a-b:3"), Ok((Some("a-b".to_owned()), seq(3))));
-        assert_eq!(spec("latest"), Ok((None, Which::Latest { back: 0 })));
-        assert_eq!(spec("s:latest~2"), Ok((Some("s".to_owned()), Which::Latest { back: 2 })));
-        for bad in ["", "x", "a:", ":3", "latest~", "latest~x", "latest2", "../a:1", "03"] {
-            assert!(spec(bad).is_err(), "{bad:?}");
-        }
-    }
 }

@@ -323,3 +323,26 @@ fn a_file_that_may_not_grow_so_far_is_an_error_and_no_signal() {
     assert!(run.stderr.contains("\n\nhint: raise the limit"), "{}", run.stderr);
     program.run(["capture", "--session", "s"]).ok();
 }
+
+#[test]
+fn a_label_names_the_newest_checkpoint_that_has_it() {
+    let program = captured();
+    fs::write(program.workspace().join("a.txt"), "two").unwrap();
+    program.run(["capture", "--session", "s", "--label", "before: it"]).ok();
+    fs::write(program.workspace().join("a.txt"), "three").unwrap();
+    program.run(["capture", "--session", "s", "--label", "before: it"]).ok();
+    let content = |words: &[&str]| program.run([&["cat"], words, &["a.txt"]].concat()).ok().stdout;
+    assert_eq!(content(&["@before: it"]), "three");
+    assert_eq!(content(&["s", "@before: it"]), "three");
+    assert_eq!(content(&["s:@before: it"]), "three");
+    program.run(["label", "s:2", "after"]).ok();
+    assert_eq!(content(&["@before: it"]), "two");
+    let unknown = program.run(["cat", "@nothing", "a.txt"]).exits(2);
+    assert!(unknown.stderr.contains("these exist: after, before: it"), "{}", unknown.stderr);
+    // A directory whose name begins so is a path.
+    build(&program.workspace(), [("@types/x.ts", file("x"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    fs::remove_dir_all(program.workspace().join("@types")).unwrap();
+    program.run(["restore", "latest", "@types", "--yes"]).ok();
+    assert!(program.workspace().join("@types/x.ts").exists());
+}

@@ -204,7 +204,11 @@ mod tests {
         let (shown, is_cut) = lines(&grid(), Some(30));
         assert_eq!(
             shown,
-            ["path        size  note", "src/a-lon…     7  a\\nb\\u{1b…", "文字文字…   NULL  x'ab'"]
+            [
+                "path         size  note",
+                "src/a-long…     7  a\\nb\\u{1b}…",
+                "文字文字文…  NULL  x'ab'"
+            ]
         );
         assert!(is_cut);
     }
