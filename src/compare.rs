@@ -2,13 +2,14 @@
 //!
 //! Pure: entries in, changes out. Files and symlinks are compared; a directory, or a name whose content
 //! is not held, is told of only where the path held, or holds, something of another kind. The view
-//! `changes` of the index says the same, but for renames.
+//! `changes` of the index says the same, but for renames, and but for a directory that a rule leaves out
+//! on one side: that view says that what is below it was deleted.
 
 mod lines;
 mod patch;
 mod selection;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use lines::{Hunk, Line, LineCount, Side, count_lines, hunks, is_binary};
 pub use patch::{PatchLine, PatchLineKind, Text, patch};
@@ -164,30 +165,46 @@ pub fn join_renames(changes: Vec<Change>) -> Vec<Change> {
 }
 
 /// Which of the changes that add a path go with which that delete one.
+///
+/// Cost: two looks at each change.
 fn pairs(changes: &[Change]) -> Vec<(usize, usize)> {
-    let mut deleted: HashMap<Content<'_>, Vec<usize>> = HashMap::new();
+    let name_of = |index: usize| changes[index].path().name();
+    let mut by_name: HashMap<(Content<'_>, &[u8]), VecDeque<usize>> = HashMap::new();
     for (index, change) in changes.iter().enumerate() {
-        let before = change.before.as_ref().filter(|_| change.kind == ChangeKind::Deleted);
-        if let Some(content) = before.and_then(content) {
-            deleted.entry(content).or_default().push(index);
+        if change.kind == ChangeKind::Deleted
+            && let Some(content) = change.before.as_ref().and_then(content)
+        {
+            by_name.entry((content, name_of(index))).or_default().push_back(index);
         }
     }
-    let name_of = |index: usize| changes[index].path().name();
+    let added: Vec<(usize, Content<'_>)> = changes
+        .iter()
+        .enumerate()
+        .filter(|(_, change)| change.kind == ChangeKind::Added)
+        .filter_map(|(index, change)| Some((index, change.after.as_ref().and_then(content)?)))
+        .collect();
     let mut pairs = Vec::new();
-    let mut is_paired = vec![false; changes.len()];
+    let mut others = Vec::new();
     // Those that kept their name choose first: what is left goes to whoever comes.
-    for is_same_name in [true, false] {
-        for (index, change) in changes.iter().enumerate() {
-            let after = change.after.as_ref().filter(|_| change.kind == ChangeKind::Added);
-            let Some(content) = after.and_then(content).filter(|_| !is_paired[index]) else {
-                continue;
-            };
-            let Some(sources) = deleted.get_mut(&content) else { continue };
-            let fits = |source: &usize| !is_same_name || name_of(*source) == name_of(index);
-            if let Some(at) = sources.iter().position(fits) {
-                pairs.push((index, sources.remove(at)));
-                is_paired[index] = true;
-            }
+    for (index, content) in added {
+        let source = by_name.get_mut(&(content, name_of(index))).and_then(VecDeque::pop_front);
+        match source {
+            Some(source) => pairs.push((index, source)),
+            None => others.push((index, content)),
+        }
+    }
+    let mut left: Vec<(usize, Content<'_>)> = by_name
+        .into_iter()
+        .flat_map(|((content, _), sources)| sources.into_iter().map(move |it| (it, content)))
+        .collect();
+    left.sort_unstable_by_key(|(index, _)| *index);
+    let mut by_content: HashMap<Content<'_>, VecDeque<usize>> = HashMap::new();
+    for (index, content) in left {
+        by_content.entry(content).or_default().push_back(index);
+    }
+    for (index, content) in others {
+        if let Some(source) = by_content.get_mut(&content).and_then(VecDeque::pop_front) {
+            pairs.push((index, source));
         }
     }
     pairs

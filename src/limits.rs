@@ -143,8 +143,15 @@ pub const QUERY_TIME_DEFAULT: Duration = Duration::from_secs(30);
 /// The text of a query is never longer than this.
 pub const QUERY_BYTES_MAX: usize = 1024 * 1024;
 
-/// A value of an answer, or of what leads to it, is never longer than this.
-pub const QUERY_VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A value of an answer, or of what leads to it, is never longer than this: one call of a function over
+/// two such values cannot be stopped, and must end by itself.
+pub const QUERY_VALUE_BYTES_MAX: usize = 256 * 1024;
+
+/// A pattern of LIKE or GLOB is never longer than this, for the same reason.
+pub const QUERY_PATTERN_BYTES_MAX: usize = 1_000;
+
+/// An answer, and what leads to it, never has more columns than this.
+pub const QUERY_COLUMNS_MAX: usize = 200;
 
 /// A query is never compiled into more instructions than this; those of the views are some hundreds.
 pub const QUERY_INSTRUCTIONS_MAX: usize = 250_000;

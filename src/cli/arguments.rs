@@ -486,9 +486,10 @@ pub(crate) struct LabelArguments {
 /// Drop old checkpoints
 ///
 /// By default the newest 20 of each session stay, with as many safety checkpoints; each capture does
-/// this for its own session. Each --keep-... rule keeps some more, and what one rule keeps stays. Pinned
-/// checkpoints, and the newest of each workspace, always stay. With a rule it asks; without a terminal
-/// it needs --yes. `turnpoint gc` then frees the space.
+/// this for its own session, whatever rules were given here. Each --keep-... rule keeps some of what
+/// there is now, and what one rule keeps stays; to keep something for good, pin it. Pinned checkpoints,
+/// and the newest of each workspace, always stay. With a rule it asks; without a terminal it needs
+/// --yes. `turnpoint gc` then frees the space.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint prune --dry-run\n  \

@@ -63,12 +63,16 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
 
 /// Reads `[SESSION] A [B]` in every form of a checkpoint; the rest are paths.
 ///
-/// Of two words that are both a number or `latest`, and no third, both are checkpoints.
+/// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
+/// begins with `@` is a label where it comes first, or behind a session; else it is a path.
 fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
 ) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
-    let which = |word: Option<&OsString>| -> Option<Which> { word?.to_str()?.parse().ok() };
+    let is_label = |which: &Which| matches!(which, Which::Label(_));
+    let which = |word: Option<&OsString>| -> Option<Which> {
+        word?.to_str()?.parse().ok().filter(|which| !is_label(which))
+    };
     let is_pair = which(words.first()).is_some()
         && which(words.get(1)).is_some()
         && which(words.get(2)).is_none();
@@ -79,7 +83,7 @@ fn sides<'a>(
         target::parse(words, session)?
     };
     let spec: Option<Spec> = rest.first().and_then(|word| word.to_str()?.parse().ok());
-    if let Some(after) = spec {
+    if let Some(after) = spec.filter(|spec| spec.session.is_some() || !is_label(&spec.which)) {
         return Ok((before, Some(after), &rest[1..]));
     }
     if which(rest.get(1)).is_some() {
@@ -412,6 +416,18 @@ mod tests {
             }
         };
         Some((text(before), after.map(text), rest.len()))
+    }
+
+    #[test]
+    fn a_path_that_begins_as_a_label_is_a_path() {
+        let after = |words: &[&str]| read(words, None).unwrap();
+        let is = |before: &str, after: Option<&str>, rest| {
+            (before.to_owned(), after.map(str::to_owned), rest)
+        };
+        assert_eq!(after(&["latest", "@types"]), is(":~0", None, 1));
+        assert_eq!(after(&["s", "0", "@types"]), is("s:0", None, 1));
+        assert_eq!(after(&["latest~1", "latest", "@types"]), is(":~1", Some(":~0"), 1));
+        assert_eq!(after(&["@a", "s:@b", "@types"]), is(":@a", Some("s:@b"), 1));
     }
 
     #[test]

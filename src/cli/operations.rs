@@ -59,7 +59,7 @@ impl<'a> From<&'a Logged> for LoggedDocument<'a> {
 
 fn print(log: &OperationLog, context: &mut Context) -> io::Result<()> {
     let printer = &mut context.printer;
-    if log.entries.is_empty() {
+    if log.entries.is_empty() && log.skipped == 0 {
         printer.style().complain(Kind::Note, "nothing was restored, dropped or repaired yet");
         return Ok(());
     }

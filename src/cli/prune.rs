@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     let session = arguments.session.as_deref().map(target::session_name).transpose()?;
     let (wish, is_own) = wish(arguments, session.as_ref());
     let session = session.as_ref();
+    let mut last = None;
     if arguments.dry_run || (is_own && !arguments.yes) {
         let planned = context.run(|store, monitor| match &wish {
             Wish::Rule(rule) => store.plan_prune(session, *rule, monitor),
@@ -47,6 +48,8 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
         if arguments.dry_run || (planned.pruned.is_empty() && planned.missing.is_empty()) {
             return Ok(Exit::Done);
         }
+        // What is captured while the question stands was not shown.
+        last = planned.pruned.iter().map(|id| id.seq).max();
         if !ask::can_ask(context) {
             context.printer.flush()?;
             let what = match wish {
@@ -64,7 +67,7 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     let outcome = context.run(|store, monitor| match &wish {
         Wish::Rule(rule) => store.prune(session, *rule, monitor),
         Wish::Delete { session, with_pinned } => {
-            store.delete_session(session, *with_pinned, monitor)
+            store.delete_session(session, *with_pinned, last, monitor)
         }
     })?;
     tell(&outcome, false, context)?;

@@ -4,7 +4,7 @@ use std::io;
 
 use turnpoint::Comparison;
 use turnpoint::compare::{Change, LineCount, Text, count_lines};
-use turnpoint::manifest::Entry;
+use turnpoint::manifest::{Entry, EntryKind};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Outcome;
@@ -53,6 +53,13 @@ pub(crate) fn count(found: &Comparison, context: &mut Context) -> Outcome<(Vec<C
 fn count_of(change: &Change, (before, after): &Sides) -> Count {
     fn lines(text: Option<&Text>) -> Option<&[u8]> {
         text.map_or(Some(&[]), Text::lines)
+    }
+    // Of what a checkpoint does not hold nobody knows how many lines it had.
+    let is_omitted = |entry: &Option<Entry>| {
+        entry.as_ref().is_some_and(|entry| matches!(entry.kind, EntryKind::Omitted { .. }))
+    };
+    if is_omitted(&change.before) || is_omitted(&change.after) {
+        return Count::Unknown;
     }
     if let (Some(before), Some(after)) = (lines(before.as_ref()), lines(after.as_ref())) {
         return Count::Lines(count_lines(before, after));

@@ -44,7 +44,8 @@ pub enum Value {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// How long it may take, receiving its rows included; 30 seconds by default, `None` for ever.
+    /// How long it may take; 30 seconds by default, `None` for ever. It is looked at while the query runs
+    /// and before each row: who does not take a row is not interrupted.
     pub time_limit: Option<Duration>,
     /// How many rows are wanted at most; `None`, the default, for all.
     pub row_limit: Option<u64>,
@@ -125,6 +126,8 @@ fn fenced(path: &Path, refused: &Refused) -> rusqlite::Result<Connection> {
         (Limit::SQLITE_LIMIT_SQL_LENGTH, limits::QUERY_BYTES_MAX),
         (Limit::SQLITE_LIMIT_VDBE_OP, limits::QUERY_INSTRUCTIONS_MAX),
         (Limit::SQLITE_LIMIT_LENGTH, limits::QUERY_VALUE_BYTES_MAX),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, limits::QUERY_PATTERN_BYTES_MAX),
+        (Limit::SQLITE_LIMIT_COLUMN, limits::QUERY_COLUMNS_MAX),
     ] {
         connection.set_limit(limit, i32::try_from(value).unwrap_or(i32::MAX))?;
     }

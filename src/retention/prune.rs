@@ -5,14 +5,14 @@
 //! every reader. The mark comes before the unlink so that a manifest that is missing without one is
 //! known to be damage.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::access::Access;
 use crate::checkpoint::{CheckpointRow, CheckpointState};
 use crate::clock::{Period, Timestamp, Zone};
 use crate::error::Result;
-use crate::id::{CheckpointId, SessionName, WorkspaceId};
+use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
@@ -25,7 +25,7 @@ use crate::sessions::Found;
 pub struct PruneRule {
     /// The newest so many of a session, safety checkpoints counted apart and as many of them.
     pub keep: u32,
-    /// Those younger than this; no such rule where it is zero.
+    /// Those younger than this that are no safety checkpoints; no such rule where it is zero.
     pub keep_within: Duration,
     /// The newest of each of so many hours in which there is one, by the clock of this machine.
     pub keep_hourly: u32,
@@ -115,11 +115,19 @@ fn choose(
     chosen
 }
 
-/// All live checkpoints but those that `protected` names, in order.
-fn all_but(rows: &[CheckpointRow], protected: &HashSet<CheckpointId>) -> Vec<CheckpointId> {
-    let live = rows.iter().filter(|row| row.state == CheckpointState::Live).map(|row| &row.id);
+/// All live checkpoints but those that `protected` names, and but pinned ones where these stay; in order.
+fn all_but(
+    rows: &[CheckpointRow],
+    with_pinned: bool,
+    protected: &HashSet<CheckpointId>,
+) -> Vec<CheckpointId> {
+    let goes = |row: &&CheckpointRow| {
+        row.state == CheckpointState::Live
+            && (with_pinned || !row.pin.pinned)
+            && !protected.contains(&row.id)
+    };
     let mut chosen: Vec<CheckpointId> =
-        live.filter(|id| !protected.contains(id)).cloned().collect();
+        rows.iter().filter(goes).map(|row| row.id.clone()).collect();
     chosen.sort_unstable_by_key(|id| id.seq);
     chosen
 }
@@ -140,6 +148,8 @@ pub(crate) enum Going {
     Session {
         /// Whether pinned ones go too.
         with_pinned: bool,
+        /// Those with higher numbers stay: they came after it was decided.
+        last: Option<Seq>,
     },
 }
 
@@ -170,9 +180,13 @@ fn plan_in(
         let rows = tx.checkpoints_of_session(session)?;
         let mut chosen = match going {
             Going::Rule(rule) => choose(&rows, rule, &protected, now, &zone),
-            Going::Session { .. } => all_but(&rows, &protected),
+            Going::Session { with_pinned, last } => {
+                let mut chosen = all_but(&rows, with_pinned, &protected);
+                chosen.retain(|id| last.is_none_or(|last| id.seq <= last));
+                chosen
+            }
         };
-        if going != (Going::Session { with_pinned: true }) {
+        if !matches!(going, Going::Session { with_pinned: true, .. }) {
             chosen.retain(|id| !is_pinned(access, id));
         }
         let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
@@ -239,9 +253,6 @@ pub(crate) fn drop_one(access: &Access, id: &CheckpointId) -> Result<bool> {
         }
         tx.mark_pruning(std::slice::from_ref(id))
     })?;
-    if !marked.is_empty() {
-        access.sessions.keep_number(id, &access.tmp)?;
-    }
     drop_marked(access, &marked)?;
     Ok(!marked.is_empty())
 }
@@ -283,9 +294,6 @@ pub(crate) fn drop_missing(access: &Access, ids: &[CheckpointId]) -> Result<Vec<
         return Ok(Vec::new());
     }
     let marked = access.index.write_durably("mark checkpoints", |tx| tx.mark_pruning(ids))?;
-    for id in &marked {
-        access.sessions.keep_number(id, &access.tmp)?;
-    }
     drop_marked(access, &marked)?;
     Ok(marked)
 }
@@ -297,6 +305,17 @@ pub(crate) fn finish_pruning(access: &Access) -> Result<()> {
 }
 
 fn drop_marked(access: &Access, marked: &[CheckpointId]) -> Result<()> {
+    let mut highest: HashMap<&SessionName, &CheckpointId> = HashMap::new();
+    for id in marked {
+        let known = highest.entry(&id.session).or_insert(id);
+        if known.seq < id.seq {
+            *known = id;
+        }
+    }
+    // Before the files go that say it was given: no index may be left to know it.
+    for id in highest.into_values() {
+        access.sessions.keep_number(id, &access.tmp)?;
+    }
     for id in marked {
         access.sessions.remove(id)?;
     }
@@ -317,7 +336,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::PinFile;
     use crate::hash::{BlobHash, Digest};
-    use crate::id::{OperationId, Seq};
+    use crate::id::OperationId;
     use crate::manifest::{Tree, Trigger};
 
     const MINUTE: i64 = 60 * 1_000_000_000;
@@ -399,6 +418,6 @@ mod tests {
         assert_eq!(gone, [rows[1].id.clone()]);
         let protected = HashSet::from([rows[1].id.clone()]);
         assert_eq!(choose(&rows, rule, &protected, now, &Zone::utc()), []);
-        assert_eq!(all_but(&rows, &protected), [rows[0].id.clone(), rows[2].id.clone()]);
+        assert_eq!(all_but(&rows, true, &protected), [rows[0].id.clone(), rows[2].id.clone()]);
     }
 }

@@ -1,6 +1,7 @@
 //! Comparing two checkpoints, or a checkpoint with the disk.
 //!
-//! Nothing is stored or changed. Of two checkpoints only the pages that differ are read.
+//! Nothing of the workspace is stored or changed. Of two checkpoints only the pages that differ are read.
+//! With the disk, the index is asked what is known of it, and is built where it is missing.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -230,8 +231,9 @@ fn look(
     // Before the present is hashed: that takes the base's entries out of the cache.
     let then = capture::entries_of(access, tree, base.as_ref())?;
     let so_far = &mut ReadSoFar::default();
-    let held =
+    let mut held =
         capture::hold(access, open, base.as_mut(), observation, scope, None, so_far, monitor)?;
+    held.give_up_vanished();
     Ok((then, held))
 }
 

@@ -6,7 +6,7 @@ use crate::checkpoint::PinFile;
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
-use crate::id::{CheckpointId, OperationId, SessionName};
+use crate::id::{CheckpointId, OperationId, Seq, SessionName};
 use crate::limits;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
@@ -161,12 +161,13 @@ impl Store {
         with_pinned: bool,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        self.plan_going(Some(session), Going::Session { with_pinned }, monitor)
+        self.plan_going(Some(session), Going::Session { with_pinned, last: None }, monitor)
     }
 
     /// Drops all checkpoints of a session, the newest too: all but pinned ones, where these are not to
     /// go with it, and but what a running operation or an open restore relies on, which `kept` counts.
-    /// The numbers stay given: a session of that name goes on counting.
+    /// The numbers stay given: a session of that name goes on counting. With `last` those with higher
+    /// numbers stay: what was captured since a person was asked.
     ///
     /// # Errors
     /// [`Error::SessionNotFound`]; a journal that cannot be understood stops it.
@@ -177,10 +178,13 @@ impl Store {
         &self,
         session: &SessionName,
         with_pinned: bool,
+        last: Option<Seq>,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
         let access = self.enter_for(session, monitor)?;
-        prune(&access, Some(session), Going::Session { with_pinned }, monitor)
+        // What a dead process had committed is of the session too.
+        adopt_own(&access, session)?;
+        prune(&access, Some(session), Going::Session { with_pinned, last }, monitor)
     }
 
     fn plan_going(

@@ -95,6 +95,10 @@ fn a_session_is_deleted_but_for_what_is_pinned_and_its_numbers_stay_given() {
     let into = program.root().join("into");
     program.run(["restore", "t:0", "--into", into.to_str().unwrap()]).ok();
     assert_eq!(fingerprint::of(&into), before);
+    // Also without the index, which knew the numbers.
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        fs::remove_file(program.store().join(name)).unwrap();
+    }
     let again = program.run(["capture", "--session", "s", "--json"]).ok().json();
     assert_eq!(again["seq"], 12);
     program.run(["prune", "--session", "nowhere", "--delete", "--yes"]).exits(2);

@@ -143,9 +143,25 @@ fn rows_come_until_enough_were_received() {
 fn an_answer_that_would_fill_the_memory_is_refused() {
     let (_dir, store, _) = captured();
     let sql = "WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM r)
-               SELECT printf('%.*c', 1000000, 'x') FROM r";
+               SELECT printf('%.*c', 200000, 'x') FROM r";
     let result = store.query(sql, &QueryOptions::default(), &());
     assert!(matches!(result, Err(Error::Query(QueryError::TooLong { .. }))), "{result:?}");
+}
+
+/// A function cannot be stopped while it runs, so it is given little to do.
+#[test]
+fn no_function_is_given_more_than_it_can_do_soon() {
+    let (_dir, store, _) = captured();
+    let columns = vec!["1"; 300].join(", ");
+    for sql in [
+        "SELECT instr(printf('%.16000000c', 'a'), printf('%.8000000c', 'a') || 'b')",
+        "SELECT 'a' LIKE '%' || printf('%.5000c', 'a') || 'b'",
+        "SELECT length(zeroblob(16000000))",
+        &format!("SELECT {columns}"),
+    ] {
+        let result = store.query(sql, &QueryOptions::default(), &());
+        assert!(matches!(result, Err(Error::Query(_))), "{sql}: {result:?}");
+    }
 }
 
 #[test]
