@@ -119,8 +119,6 @@ impl ReadSoFar {
     /// Remembers what was read. A file that may have been changed since without any stamp showing it is
     /// read again.
     fn remember(&mut self, slot: &Slot, outcome: ReadOutcome, moment: Moment) {
-        self.files_read += 1;
-        self.bytes_read += outcome.bytes_read;
         let is_settled = matches!(outcome.result, ReadResult::Hashed { unstable: false, .. })
             && outcome.stat.as_ref().is_some_and(|stat| !moment.is_racy(stat));
         if is_settled {
@@ -197,14 +195,21 @@ pub(crate) fn hold(
         None => true,
     });
     monitor.phase(Phase::Store, Some(to_read.len() as u64));
+    let read = reader.read_all(&decided.slots, &to_read)?;
     let mut vanished = Vec::new();
-    for (index, outcome) in reader.read_all(&decided.slots, &to_read)? {
-        decided.take_outcome(index, &outcome, moment);
-        let slot = &decided.slots[index];
+    for (index, outcome) in &read {
+        decided.take_outcome(*index, outcome, moment);
+        so_far.files_read += 1;
+        so_far.bytes_read += outcome.bytes_read;
         if matches!(outcome.result, ReadResult::Vanished) {
-            vanished.push(slot.path.clone());
+            vanished.push(decided.slots[*index].path.clone());
         }
-        so_far.remember(slot, outcome, moment);
+    }
+    // Only then there is another look, for which it is worth the memory.
+    if !vanished.is_empty() {
+        for (index, outcome) in read {
+            so_far.remember(&decided.slots[index], outcome, moment);
+        }
     }
     let (files_read, bytes_read) = (so_far.files_read, so_far.bytes_read);
     let counts = Counts { files_read, bytes_read, ..Counts::default() };
