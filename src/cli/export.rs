@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -109,6 +110,7 @@ fn to_file(
     let failed = |verb: &'static str| {
         move |source: io::Error| Error::Io { verb, path: file.to_owned(), source }
     };
+    refuse_in_store(file, context)?;
     let is_special = fs::metadata(file).is_ok_and(|it| !it.is_file() && !it.is_dir());
     let opened =
         if is_special { OpenOptions::new().write(true).open(file) } else { File::create_new(file) };
@@ -120,6 +122,7 @@ fn to_file(
         }
         opened => opened.map_err(failed("create"))?,
     };
+    let own = opened.metadata().map_err(failed("examine"))?;
     let mut out = BufWriter::new(opened);
     let written = context.run(|store, monitor| {
         let written = store.export_tar(id, paths, &mut out, monitor)?;
@@ -129,11 +132,27 @@ fn to_file(
         }
         Ok(written)
     });
-    if written.is_err() && !is_special {
-        // A part of an archive must not be taken for one. What went wrong first is what is told.
+    // A part of an archive must not be taken for one; what has its name by now may be somebody else's. What
+    // went wrong first is what is told.
+    let is_own = |now: fs::Metadata| (now.dev(), now.ino()) == (own.dev(), own.ino());
+    if written.is_err() && !is_special && fs::symlink_metadata(file).is_ok_and(is_own) {
         fs::remove_file(file).ok();
     }
     Ok(written?)
+}
+
+/// Whatever is put among the store's own files keeps collections from removing anything.
+fn refuse_in_store(file: &Path, context: &Context) -> Outcome<()> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let (above, store) = (file.parent().and_then(real), real(context.store.root()));
+    if let (Some(above), Some(store)) = (above, store)
+        && above.starts_with(store)
+    {
+        let message = "the archive would lie in the store";
+        return Err(Failure::own(Exit::Refused, "inside-store", message)
+            .hint("name a file in another directory"));
+    }
+    Ok(())
 }
 
 /// What of the selected paths the checkpoint does not hold.

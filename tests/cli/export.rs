@@ -213,3 +213,16 @@ fn a_reader_that_stops_reading_is_no_failure() {
         .spawn();
     assert_eq!(child.unwrap().wait_with_output().unwrap().status.code(), Some(1));
 }
+
+#[test]
+fn no_archive_is_put_into_the_store() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    fs::write(program.workspace().join("a.txt"), "one").unwrap();
+    program.run(["capture", "--session", "s"]).ok();
+    std::os::unix::fs::symlink(program.store(), program.root().join("link")).unwrap();
+    for place in [program.store().join("s/9.json"), program.root().join("link/s/9.json")] {
+        program.run(["export", "s", "0", "--tar", place.to_str().unwrap()]).exits(3);
+        assert!(!place.exists());
+    }
+    program.run(["gc"]).ok();
+}
