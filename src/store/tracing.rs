@@ -123,24 +123,29 @@ impl Store {
             manifests.retain(|manifest| manifest.workspace == own);
         }
         let mut history = PathHistory { unreadable, ..PathHistory::default() };
-        let mut before: BTreeMap<WorkspaceId, Manifest> = BTreeMap::new();
+        let mut before: BTreeMap<WorkspaceId, State> = BTreeMap::new();
         for manifest in manifests {
-            let previous = before.get(&manifest.workspace);
-            let changes = reading.changes_of(previous, &manifest, path)?;
-            match reading.presence(&manifest, path)? {
+            if monitor.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let state = reading.state(manifest, path)?;
+            let previous = before.get(&state.manifest.workspace);
+            let changes = reading.changes_of(previous, &state, path)?;
+            let part = state.part.as_deref();
+            match part.map_or(Presence::Held, |part| standing(part, path)) {
                 Presence::Held => history.is_held = true,
                 Presence::Omitted(reason) => history.omitted = Some(reason),
                 Presence::Absent => {}
             }
             if !changes.is_empty() {
                 history.steps.push(PathStep {
-                    checkpoint: manifest.id.clone(),
-                    created_at: manifest.created_at,
-                    before: previous.map(|previous| previous.id.clone()),
+                    checkpoint: state.manifest.id.clone(),
+                    created_at: state.manifest.created_at,
+                    before: previous.map(|previous| previous.manifest.id.clone()),
                     changes,
                 });
             }
-            before.insert(manifest.workspace, manifest);
+            before.insert(state.manifest.workspace, state);
         }
         Ok(history)
     }
@@ -178,25 +183,32 @@ impl Store {
     }
 }
 
+/// A checkpoint, and what it has at, below and above a path.
+struct State {
+    manifest: Manifest,
+    /// `None` where the path is the root: of whole trees only the pages that differ are read.
+    part: Option<Vec<Entry>>,
+}
+
 impl Reading<'_> {
+    fn state(&self, manifest: Manifest, path: &RelPath) -> Result<State> {
+        let read = || read_part(&self.blobs, &manifest.tree, std::slice::from_ref(path));
+        let part = if path.is_root() { None } else { Some(read()?) };
+        Ok(State { manifest, part })
+    }
+
     fn changes_of(
         &self,
-        before: Option<&Manifest>,
-        after: &Manifest,
+        before: Option<&State>,
+        after: &State,
         path: &RelPath,
     ) -> Result<Vec<Change>> {
-        let found = if path.is_root() {
-            match before {
-                Some(before) => tree_differences(&self.blobs, &before.tree, &after.tree)?,
-                None => all_new(read_entries(&self.blobs, &after.tree)?),
-            }
-        } else {
-            let part = |tree: &Tree| read_part(&self.blobs, tree, std::slice::from_ref(path));
-            let new = part(&after.tree)?;
-            match before {
-                Some(before) => differences(&part(&before.tree)?, &new),
-                None => all_new(new),
-            }
+        let tree = |state: &State| state.manifest.tree;
+        let found = match (before, &after.part) {
+            (None, Some(part)) => all_new(part.clone()),
+            (None, None) => all_new(read_entries(&self.blobs, &tree(after))?),
+            (Some(State { part: Some(old), .. }), Some(new)) => differences(old, new),
+            (Some(before), _) => tree_differences(&self.blobs, &tree(before), &tree(after))?,
         };
         let mut changes = changes(found);
         // What is above it concerns it where it was left out as a whole, or is not any more.
@@ -206,14 +218,6 @@ impl Reading<'_> {
         };
         changes.retain(is_about);
         Ok(changes)
-    }
-
-    fn presence(&self, manifest: &Manifest, path: &RelPath) -> Result<Presence> {
-        if path.is_root() {
-            return Ok(Presence::Held);
-        }
-        let part = read_part(&self.blobs, &manifest.tree, std::slice::from_ref(path))?;
-        Ok(standing(&part, path))
     }
 }
 
