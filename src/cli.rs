@@ -32,6 +32,7 @@ mod printer;
 mod prune;
 mod quarantine;
 mod restore;
+mod rewind;
 mod settings;
 mod show;
 mod sql;
@@ -101,6 +102,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Export(_)
+        | Command::Rewind(_)
         | Command::Undo(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
@@ -132,6 +134,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)
         }
+        Command::Rewind(arguments) => rewind::run(&arguments, context),
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),

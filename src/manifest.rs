@@ -44,6 +44,10 @@ pub struct Trigger(Cow<'static, str>);
 impl Trigger {
     /// A person or script asked for it.
     pub const MANUAL: Self = Self(Cow::Borrowed("manual"));
+    /// A turn of an agent begins.
+    pub const TURN_START: Self = Self(Cow::Borrowed("turn-start"));
+    /// A turn of an agent has ended.
+    pub const TURN_END: Self = Self(Cow::Borrowed("turn-end"));
     /// A restore saved what it was about to change: a safety checkpoint.
     pub const PRE_RESTORE: Self = Self(Cow::Borrowed("pre-restore"));
 

@@ -21,6 +21,7 @@ mod retaining;
 mod spec;
 mod target;
 mod tracing;
+mod turns;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod going_back;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
+
+pub(crate) use going_back::{ChangeArguments, RewindArguments, UndoArguments};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -80,6 +84,7 @@ pub(crate) enum Command {
     Find(FindArguments),
     Export(ExportArguments),
     Restore(RestoreArguments),
+    Rewind(RewindArguments),
     Undo(UndoArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
@@ -402,42 +407,6 @@ pub(crate) struct RestoreArguments {
     /// End a restore of this workspace that was interrupted, where it stands
     #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "into"])]
     pub(crate) abort: bool,
-}
-
-/// How the workspace is changed.
-#[derive(Debug, Args)]
-pub(crate) struct ChangeArguments {
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    /// The session that the safety checkpoint goes to, and that of CHECKPOINT where it names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Compare every file by content, and trust no time stamp
-    #[arg(long)]
-    pub(crate) thorough: bool,
-    /// Put recorded modification times back, instead of the present time that builds rely on
-    #[arg(long)]
-    pub(crate) preserve_mtime: bool,
-    /// Restore `/`, the home directory, or what contains it
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Take back the newest restore of this workspace
-///
-/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
-/// Repeated, it goes further back. Shows the plan and asks; without a terminal it needs --yes.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint undo --dry-run\n  \
-                        turnpoint undo")]
-pub(crate) struct UndoArguments {
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) change: ChangeArguments,
 }
 
 /// Pin a checkpoint, so that it is never pruned

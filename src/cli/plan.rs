@@ -1,7 +1,8 @@
-//! Changing the workspace as `restore` and `undo` do it: plan, show, ask, carry out, tell.
+//! Changing the workspace as `restore`, `rewind` and `undo` do it: plan, show, ask, carry out, tell.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -28,6 +29,8 @@ const SHOWN_MAX: usize = 50;
 #[derive(Debug)]
 pub(crate) enum Verb {
     Restore(CheckpointId),
+    /// To the start of a turn, counted from the last.
+    Rewind(CheckpointId, NonZeroU32),
     Undo,
 }
 
@@ -47,7 +50,9 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) => store.plan_restore(root, checkpoint, options, monitor),
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+                store.plan_restore(root, checkpoint, options, monitor)
+            }
             Self::Undo => store.plan_undo(root, options, monitor),
         }
     }
@@ -60,7 +65,9 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) => store.restore(root, checkpoint, options, monitor),
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+                store.restore(root, checkpoint, options, monitor)
+            }
             Self::Undo => store.undo(root, options, monitor),
         }
     }
@@ -68,7 +75,7 @@ impl Verb {
     /// What it does, as the object of a sentence.
     fn act(&self, target: &CheckpointId) -> String {
         match self {
-            Self::Restore(_) => format!("restoring {target}"),
+            Self::Restore(_) | Self::Rewind(..) => format!("restoring {target}"),
             Self::Undo => format!("taking back the restore that {target} was saved for"),
         }
     }
@@ -256,6 +263,9 @@ fn show_plan(
     let root = printable(planned.root.as_os_str().as_bytes());
     printer.prose(&match verb {
         Verb::Restore(_) => format!("restore {} in {root}", plan.target),
+        Verb::Rewind(_, turn) => {
+            format!("rewind to {}, the start of {}, in {root}", plan.target, turn_word(*turn))
+        }
         Verb::Undo => {
             format!("take back the restore that {} was saved for, in {root}", plan.target)
         }
@@ -277,7 +287,7 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) => {
+        Verb::Restore(_) | Verb::Rewind(..) => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
@@ -394,6 +404,14 @@ fn why(reason: SkipReason) -> String {
     }
 }
 
+fn turn_word(turn: NonZeroU32) -> String {
+    match turn.get() {
+        1 => "the last turn".to_owned(),
+        2 => "the last turn but one".to_owned(),
+        turn => format!("the last turn but {}", turn - 1),
+    }
+}
+
 /// Says why there is nothing to do.
 fn tell_nothing(
     verb: &Verb,
@@ -412,7 +430,13 @@ fn tell_nothing(
         (Verb::Restore(_), true, false) => {
             format!("nothing to restore: these paths of {root} are as {target} holds them")
         }
-        (Verb::Restore(_), false, _) => {
+        (Verb::Rewind(_, turn), true, _) => format!(
+            "nothing to rewind: {root} is as {target} holds it, the start of {}; `turnpoint rewind {}` \
+             goes one turn further back",
+            turn_word(*turn),
+            turn.saturating_add(1)
+        ),
+        (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
         (Verb::Undo, true, _) => {
@@ -447,11 +471,13 @@ fn tell(
         let root = printable(outcome.root.as_os_str().as_bytes());
         let done = done(outcome);
         printer.prose(&match verb {
-            Verb::Restore(_) => format!("restored {} in {root}: {done}", plan.target),
+            Verb::Restore(_) | Verb::Rewind(..) => {
+                format!("restored {} in {root}: {done}", plan.target)
+            }
             Verb::Undo => format!("took back a restore in {root}: {done}"),
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) => {
+            Verb::Restore(_) | Verb::Rewind(..) => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
             Verb::Undo => format!(

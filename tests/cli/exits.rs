@@ -50,6 +50,9 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["capture", "-C", "no-such"], "error: there is no directory no-such\n"),
         (&["capture", "-C", "a.txt"], "is not a directory"),
         (&["undo", "--yes"], "error: there is nothing to undo in"),
+        (&["rewind", "2"], "error: there is only 1 turn of"),
+        (&["rewind", "0"], "invalid value '0'"),
+        (&["rewind", "--session", "t"], "error: there is no session `t`\n"),
         (&["restore", "--continue"], "was interrupted"),
         (&["restore", "--abort", "--yes"], "was interrupted"),
         (&["nonsense"], "unrecognized subcommand 'nonsense'"),
@@ -90,6 +93,28 @@ fn a_restore_without_a_terminal_needs_a_yes() {
     program.run(["prune", "--keep", "0"]).exits(3);
     program.run(["prune"]).ok();
     assert!(manifest(&program).exists());
+}
+
+#[test]
+fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let start = ["capture", "--session", "s", "--trigger", "turn-start"];
+    fs::write(&file, "second").unwrap();
+    program.run(start).ok();
+    fs::write(&file, "third").unwrap();
+    program.run(start).ok();
+    fs::write(&file, "fourth").unwrap();
+    let run = program.run(["rewind", "2"]).exits(3);
+    assert!(run.stdout.starts_with("rewind to s:1, the start of the last turn but one"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    let done = program.run(["rewind", "--yes", "--json"]).ok().json();
+    assert_eq!((&done["session"], &done["seq"]), (&"s".into(), &2.into()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "third");
+    let run = program.run(["rewind"]).ok();
+    assert!(run.stdout.contains("`turnpoint rewind 2`"), "{}", run.stdout);
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod support;
 
 mod damage;
+mod going_back;
 mod golden;
 mod hashing;
 mod hints;
