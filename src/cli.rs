@@ -31,6 +31,7 @@ mod plan;
 mod printer;
 mod prune;
 mod quarantine;
+mod redo;
 mod restore;
 mod rewind;
 mod settings;
@@ -104,6 +105,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Export(_)
         | Command::Rewind(_)
         | Command::Undo(_)
+        | Command::Redo(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
         | Command::Pin(_)
@@ -136,6 +138,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         }
         Command::Rewind(arguments) => rewind::run(&arguments, context),
         Command::Undo(arguments) => undo::run(&arguments, context),
+        Command::Redo(arguments) => redo::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

@@ -659,7 +659,7 @@ impl Error {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
             Self::Query(error) => error.hint(),
-            Self::GoingBack(error) => error.hint(),
+            Self::GoingBack(error) => error.hint()?,
             _ => return None,
         };
         Some(text)

@@ -145,11 +145,11 @@ pub struct GitState {
 /// What a safety checkpoint was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreRecord {
-    /// `restore` or `undo`.
+    /// The command.
     pub verb: RestoreVerb,
     /// The checkpoint that was to be restored.
     pub target: CheckpointRef,
-    /// The safety checkpoint whose restore this one takes back.
+    /// For an undo or redo: the safety checkpoint of what it takes back.
     pub undoes: Option<CheckpointRef>,
     /// One entry for each planned path as it will be afterwards.
     pub after: Tree,
@@ -163,6 +163,19 @@ pub enum RestoreVerb {
     Restore,
     /// An undo of a restore.
     Undo,
+    /// A redo: an undo is taken back.
+    Redo,
+}
+
+impl RestoreVerb {
+    /// The word used in files, JSON and SQL.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+        }
+    }
 }
 
 /// What a capture saw and did.

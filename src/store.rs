@@ -18,6 +18,7 @@ mod querying;
 mod repairing;
 mod restoring;
 mod retaining;
+mod reversing;
 mod spec;
 mod target;
 mod tracing;

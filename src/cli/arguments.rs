@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
-pub(crate) use going_back::{ChangeArguments, RewindArguments, UndoArguments};
+pub(crate) use going_back::{ChangeArguments, RedoArguments, RewindArguments, UndoArguments};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Restore(RestoreArguments),
     Rewind(RewindArguments),
     Undo(UndoArguments),
+    Redo(RedoArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),

@@ -1,4 +1,4 @@
-//! Changing the workspace as `restore`, `rewind` and `undo` do it: plan, show, ask, carry out, tell.
+//! Changing the workspace as `restore`, `rewind`, `undo` and `redo` do it: plan, show, ask, carry out, tell.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,6 +32,7 @@ pub(crate) enum Verb {
     /// To the start of a turn, counted from the last.
     Rewind(CheckpointId, NonZeroU32),
     Undo,
+    Redo,
 }
 
 /// How it was asked for.
@@ -54,6 +55,7 @@ impl Verb {
                 store.plan_restore(root, checkpoint, options, monitor)
             }
             Self::Undo => store.plan_undo(root, options, monitor),
+            Self::Redo => store.plan_redo(root, options, monitor),
         }
     }
 
@@ -69,6 +71,7 @@ impl Verb {
                 store.restore(root, checkpoint, options, monitor)
             }
             Self::Undo => store.undo(root, options, monitor),
+            Self::Redo => store.redo(root, options, monitor),
         }
     }
 
@@ -77,6 +80,7 @@ impl Verb {
         match self {
             Self::Restore(_) | Self::Rewind(..) => format!("restoring {target}"),
             Self::Undo => format!("taking back the restore that {target} was saved for"),
+            Self::Redo => format!("taking back the undo that {target} was saved for"),
         }
     }
 }
@@ -269,6 +273,7 @@ fn show_plan(
         Verb::Undo => {
             format!("take back the restore that {} was saved for, in {root}", plan.target)
         }
+        Verb::Redo => format!("take back the undo that {} was saved for, in {root}", plan.target),
     })?;
     printer.prose(&counts(plan))?;
     for (kind, heading) in [
@@ -287,11 +292,13 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) | Verb::Rewind(..) => {
+        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
-        Verb::Undo => "The present state is saved first as a safety checkpoint.",
+        Verb::Undo => {
+            "The present state is saved first as a safety checkpoint; `turnpoint redo` takes this back."
+        }
     })?;
     printer.flush()?;
     warn_of_problems(planned, context);
@@ -439,10 +446,10 @@ fn tell_nothing(
         (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
-        (Verb::Undo, true, _) => {
+        (Verb::Undo | Verb::Redo, true, _) => {
             format!("nothing to take back in {root}: every path is as {target} saved it")
         }
-        (Verb::Undo, false, _) => {
+        (Verb::Undo | Verb::Redo, false, _) => {
             format!("nothing to take back in {root}: what differs from {target} stays as it is")
         }
     };
@@ -475,14 +482,15 @@ fn tell(
                 format!("restored {} in {root}: {done}", plan.target)
             }
             Verb::Undo => format!("took back a restore in {root}: {done}"),
+            Verb::Redo => format!("took back an undo in {root}: {done}"),
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) | Verb::Rewind(..) => {
+            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
-            Verb::Undo => format!(
-                "what was there before is {safety}; `turnpoint restore {safety}` brings it back"
-            ),
+            Verb::Undo => {
+                format!("what was there before is {safety}; `turnpoint redo` takes this back")
+            }
         })?;
         if !was_shown {
             let by_rule: Vec<Skip> =

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::ErrorClass;
-use crate::id::SessionName;
+use crate::id::{CheckpointId, SessionName};
 
 /// Why a workspace cannot go back. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -27,26 +27,41 @@ pub enum GoingBackError {
         /// How many there are, fewer than were counted back.
         existing: usize,
     },
+
+    /// There is no undo of this workspace that has not been taken back, or a restore came after it.
+    #[error("there is nothing to redo in {}", workspace.display())]
+    NothingToRedo {
+        /// The workspace's root.
+        workspace: PathBuf,
+        /// Where there is such an undo: what was saved before the newest restore, which came after it.
+        since: Option<CheckpointId>,
+    },
 }
 
 impl GoingBackError {
     pub(super) const fn class(&self) -> ErrorClass {
         match self {
-            Self::NoTurn { .. } => ErrorClass::Input,
+            Self::NoTurn { .. } | Self::NothingToRedo { .. } => ErrorClass::Input,
         }
     }
 
     pub(super) const fn code(&self) -> &'static str {
         match self {
             Self::NoTurn { .. } => "no-turn",
+            Self::NothingToRedo { .. } => "nothing-to-redo",
         }
     }
 
-    pub(super) fn hint(&self) -> String {
-        match self {
+    pub(super) fn hint(&self) -> Option<String> {
+        let text = match self {
             Self::NoTurn { session, .. } => {
                 format!("`turnpoint list --session {session}` shows its checkpoints")
             }
-        }
+            Self::NothingToRedo { since: Some(since), .. } => format!(
+                "the restore that {since} was saved for came after the undo, and ended what could be redone"
+            ),
+            Self::NothingToRedo { since: None, .. } => return None,
+        };
+        Some(text)
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::access::{Access, OpenWorkspace};
 use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, GoingBackError, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
 use crate::limits;
-use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, RestoreVerb, Trigger, page_refs};
+use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, Trigger, page_refs};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::path::RelPath;
@@ -25,7 +25,8 @@ use crate::store::capturing::{
 };
 use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
-use crate::store::target::{Intent, Target, find_undo, load_target};
+use crate::store::reversing::{find_redo, find_undo};
+use crate::store::target::{Intent, Target, load_target};
 use crate::store::{Store, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
 
@@ -43,16 +44,18 @@ pub struct EndedRestore {
 }
 
 /// What is asked for.
-enum Wish<'a> {
+pub(super) enum Wish<'a> {
     /// To go back to this checkpoint.
     Restore(&'a CheckpointId),
     /// To take the newest restore back.
     Undo,
+    /// To take the newest undo back.
+    Redo,
 }
 
 /// Whether it is done, or only computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Plan,
     CarryOut,
 }
@@ -109,8 +112,8 @@ impl Store {
         self.go_back(&Wish::Undo, Mode::Plan, path, options, monitor)
     }
 
-    /// Takes back the newest restore of the workspace that has not been taken back, on the paths that
-    /// it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
+    /// Takes back the newest restore or redo of the workspace that has not been taken back, on the paths
+    /// that it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
     /// further back; where nothing of a restore is left to be taken back, the next one does.
     ///
     /// # Errors
@@ -124,7 +127,7 @@ impl Store {
         self.go_back(&Wish::Undo, Mode::CarryOut, path, options, monitor)
     }
 
-    fn go_back(
+    pub(super) fn go_back(
         &self,
         wish: &Wish<'_>,
         mode: Mode,
@@ -137,6 +140,9 @@ impl Store {
             Wish::Undo => self
                 .enter_if_made(monitor)?
                 .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
+            Wish::Redo => self.enter_if_made(monitor)?.ok_or_else(|| {
+                GoingBackError::NothingToRedo { workspace: path.to_owned(), since: None }
+            })?,
         };
         let purpose = match mode {
             Mode::Plan => Purpose::Look,
@@ -154,14 +160,17 @@ impl Store {
                 }
                 (load_target(&access, &open, checkpoint)?, Intent::restore())
             }
-            Wish::Undo => {
+            Wish::Undo | Wish::Redo => {
                 // The newest restore may be one whose rows are not in.
                 let adopted = adopt_all(&access);
                 match mode {
                     Mode::Plan => tolerate_unwritable(adopted)?,
                     Mode::CarryOut => adopted?,
                 }
-                find_undo(&access, &open)?
+                match wish {
+                    Wish::Redo => find_redo(&access, &open)?,
+                    _ => find_undo(&access, &open)?,
+                }
             }
         };
         match mode {
@@ -318,10 +327,10 @@ fn carry_out(
     )?;
     let Prepared { part, mut held, scope, git, plan } = prepared;
     refuse_other_plan(options, &plan)?;
-    // An undo that finds everything as it was before is recorded all the same: the next one goes
-    // further back.
-    let is_undone = intent.verb == RestoreVerb::Undo
-        && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
+    // An undo or redo that finds everything as it is to be is recorded all the same: the next one goes
+    // further.
+    let is_undone =
+        intent.undoes.is_some() && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
     if plan.changes.is_empty() && !is_undone {
         operation.end()?;
         return Ok(Some(nothing_to_do(open, plan, held)));
@@ -373,11 +382,7 @@ fn carry_out(
         let journal = journal_of(&operation, open, target, intent, options, &plan, &held)?;
         change_workspace(access, open, operation, journal, save, monitor)?
     };
-    let verb = match intent.verb {
-        RestoreVerb::Restore => "restore",
-        RestoreVerb::Undo => "undo",
-    };
-    log_it(access, open, verb, Some(&target.reference.id), &committed.id);
+    log_it(access, open, intent.verb.as_str(), Some(&target.reference.id), &committed.id);
     if part.is_none() {
         // What was known of the whole goes on to be known where only a part was looked at.
         remember_seen(access, open, base, &held, &committed, monitor);

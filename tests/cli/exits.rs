@@ -50,6 +50,7 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["capture", "-C", "no-such"], "error: there is no directory no-such\n"),
         (&["capture", "-C", "a.txt"], "is not a directory"),
         (&["undo", "--yes"], "error: there is nothing to undo in"),
+        (&["redo", "--yes"], "error: there is nothing to redo in"),
         (&["rewind", "2"], "error: there is only 1 turn of"),
         (&["rewind", "0"], "invalid value '0'"),
         (&["rewind", "--session", "t"], "error: there is no session `t`\n"),
@@ -115,6 +116,26 @@ fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
     assert!(run.stdout.contains("`turnpoint rewind 2`"), "{}", run.stdout);
     program.run(["undo", "--yes"]).ok();
     assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    let shown = program.run(["redo", "--dry-run"]).ok();
+    assert!(shown.stdout.contains("take back the undo that"), "{}", shown.stdout);
+    program.run(["redo"]).exits(3);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    program.run(["redo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "third");
+    program.run(["undo", "--yes"]).ok();
+    let since = program.run(["rewind", "2", "--yes", "--json"]).ok().json();
+    let refused = program.run(["redo", "--yes", "--json"]).exits(2);
+    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(refused["code"], "nothing-to-redo");
+    let hint = refused["hint"].as_str().unwrap();
+    assert!(
+        hint.contains(&format!(
+            "{}:{}",
+            since["safety"]["session"].as_str().unwrap(),
+            since["safety"]["seq"]
+        )),
+        "{hint}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Going back: what `restore`, `rewind` and `undo` share, and the arguments of those that take little.
+//! Going back: what `restore`, `rewind`, `undo` and `redo` share, and the arguments of those that take little.
 
 use std::num::NonZeroU32;
 
@@ -52,12 +52,30 @@ pub(crate) struct RewindArguments {
 /// Take back the newest restore of this workspace
 ///
 /// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
-/// Repeated, it goes further back. Shows the plan and asks; without a terminal it needs --yes.
+/// Repeated, it goes further back;
+/// `turnpoint redo` takes it back. Shows the plan and asks; without a terminal it needs --yes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint undo --dry-run\n  \
                         turnpoint undo")]
 pub(crate) struct UndoArguments {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}
+
+/// Take back the newest undo of this workspace
+///
+/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
+/// Repeated, it goes on to the undo before; `turnpoint undo` takes it back. A restore in between ends
+/// it, as in editors. Shows the plan and asks; without a terminal it needs --yes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint redo --dry-run\n  \
+                        turnpoint redo")]
+pub(crate) struct RedoArguments {
     /// Show the plan and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
