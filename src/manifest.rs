@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::tree_differences;
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
-pub(crate) use page::{Unchanged, decode_entries, encode_entries, rebuild};
+pub(crate) use page::{EntryText, Unchanged, decode_entries, encode_entries, rebuild};
 pub(crate) use part::{Edits, read_part, splice, topmost};
 pub(crate) use text::{from_fields, to_fields};
 pub(crate) use tree::{Above, load, root_page};

@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod accounting;
+mod binding;
 mod capturing;
 mod comparing;
 mod examining;

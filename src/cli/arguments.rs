@@ -10,7 +10,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
-pub(crate) use going_back::{ChangeArguments, RedoArguments, RewindArguments, UndoArguments};
+pub(crate) use going_back::{
+    ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
+};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -384,29 +386,33 @@ pub(crate) struct ExportArguments {
 /// Shows the plan and asks; without a terminal it needs --yes.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--continue|--abort>"
+    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--apply FILE|--continue|--abort>"
 )]
 #[command(after_help = "Examples:\n  \
                         turnpoint restore --dry-run latest\n  \
                         turnpoint restore latest~1\n  \
                         turnpoint restore fix-login 3 src/main.rs --yes\n  \
+                        turnpoint restore latest --plan-out ../plan && turnpoint restore --apply ../plan\n  \
                         turnpoint restore fix-login:3 --into ../old")]
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
     pub(crate) target: PathsArguments,
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
+    /// Carry out the plan in this file, of whichever command, or refuse if the workspace or the
+    /// checkpoint is not as it was
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "plan_out", "thorough", "preserve_mtime"])]
+    pub(crate) apply: Option<PathBuf>,
     /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
-    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "plan_out", "apply"])]
     pub(crate) into: Option<PathBuf>,
     /// Complete a restore of this workspace that was interrupted
-    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "into", "abort"])]
+    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into", "abort"])]
     pub(crate) resume: bool,
     /// End a restore of this workspace that was interrupted, where it stands
-    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "into"])]
+    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into"])]
     pub(crate) abort: bool,
 }
 

@@ -13,6 +13,7 @@ use turnpoint::path::{RelPath, printable};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
 
+use crate::cli::arguments::{ChangeArguments, PlanArguments};
 use crate::cli::ask;
 use crate::cli::capture;
 use crate::cli::context::Context;
@@ -37,9 +38,16 @@ pub(crate) enum Verb {
 
 /// How it was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) dry_run: bool,
-    pub(crate) yes: bool,
+pub(crate) struct Asked<'a> {
+    dry_run: bool,
+    plan_out: Option<&'a Path>,
+    yes: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(plan: &'a PlanArguments, change: &ChangeArguments) -> Self {
+        Self { dry_run: plan.dry_run, plan_out: plan.plan_out.as_deref(), yes: change.yes }
+    }
 }
 
 impl Verb {
@@ -91,14 +99,22 @@ pub(crate) fn perform(
     verb: &Verb,
     root: &Path,
     mut options: RestoreOptions,
-    asked: Asked,
+    asked: Asked<'_>,
     context: &mut Context,
 ) -> Outcome<Exit> {
-    let is_shown = asked.dry_run || !asked.yes;
+    let is_shown = asked.dry_run || asked.plan_out.is_some() || !asked.yes;
     if is_shown {
         let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;
         let nothing = planned.plan.changes.is_empty();
+        if let Some(file) = asked.plan_out {
+            let place = context.settings.directory.join(file);
+            context.run(|store, _| store.write_plan(&planned, &options, &place))?;
+        }
         show_plan(verb, &planned, &options, context)?;
+        if let Some(file) = asked.plan_out {
+            tell_written(file, context)?;
+            return Ok(Exit::Done);
+        }
         if asked.dry_run {
             return Ok(Exit::Done);
         }
@@ -137,6 +153,17 @@ pub(crate) fn perform(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn tell_written(file: &Path, context: &mut Context) -> io::Result<()> {
+    if context.is_json() || context.is_quiet() {
+        return Ok(());
+    }
+    let file = printable(file.as_os_str().as_bytes());
+    context.printer.gap()?;
+    context.printer.prose(&format!(
+        "The plan is in {file}; `turnpoint restore --apply {file}` carries it out."
+    ))
 }
 
 fn exit_of(outcome: &RestoreOutcome) -> Exit {

@@ -16,6 +16,6 @@ pub(crate) fn run(arguments: &RewindArguments, context: &mut Context) -> Outcome
     let checkpoint = context
         .run(|store, monitor| store.start_of_turn(session.as_ref(), turn, &root, monitor))?;
     let options = restore::options(change, Vec::new(), context);
-    let asked = Asked { dry_run: arguments.dry_run, yes: change.yes };
+    let asked = Asked::of(&arguments.plan, &arguments.change);
     plan::perform(&Verb::Rewind(checkpoint, turn), &root, options, asked, context)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::ErrorClass;
 use crate::id::{CheckpointId, SessionName};
+use crate::path::RelPath;
 
 /// Why a workspace cannot go back. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,6 +29,50 @@ pub enum GoingBackError {
         existing: usize,
     },
 
+    /// The file holds no plan.
+    #[error("{} holds no plan: {reason}", path.display())]
+    PlanUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A plan cannot be kept there.
+    #[error("the plan cannot be written to {}: {reason}", path.display())]
+    PlanPlace {
+        /// The file.
+        path: PathBuf,
+        /// What stands in the way.
+        reason: String,
+    },
+
+    /// The plan is bound to a checkpoint that is not what the command would be about now.
+    #[error(
+        "{checkpoint} is not what it was when plan {plan} was made, or the command is about another"
+    )]
+    PlanTarget {
+        /// The plan.
+        plan: String,
+        /// The checkpoint that it is bound to.
+        checkpoint: CheckpointId,
+    },
+
+    /// The disk has changed since the plan was made.
+    #[error(
+        "the disk has changed since plan {plan} was made: {} not as it says",
+        match paths.len() {
+            1 => "1 path is".to_owned(),
+            count => format!("{count} paths are"),
+        }
+    )]
+    PlanOutdated {
+        /// The plan.
+        plan: String,
+        /// At which paths another change would be made, or none, or to something else.
+        paths: Vec<RelPath>,
+    },
+
     /// There is no undo of this workspace that has not been taken back, or a restore came after it.
     #[error("there is nothing to redo in {}", workspace.display())]
     NothingToRedo {
@@ -41,13 +86,22 @@ pub enum GoingBackError {
 impl GoingBackError {
     pub(super) const fn class(&self) -> ErrorClass {
         match self {
-            Self::NoTurn { .. } | Self::NothingToRedo { .. } => ErrorClass::Input,
+            Self::NoTurn { .. } | Self::NothingToRedo { .. } | Self::PlanUnreadable { .. } => {
+                ErrorClass::Input
+            }
+            Self::PlanPlace { .. } | Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
+                ErrorClass::Refused
+            }
         }
     }
 
     pub(super) const fn code(&self) -> &'static str {
         match self {
             Self::NoTurn { .. } => "no-turn",
+            Self::PlanUnreadable { .. } => "plan-unreadable",
+            Self::PlanPlace { .. } => "plan-place",
+            Self::PlanTarget { .. } => "plan-target",
+            Self::PlanOutdated { .. } => "plan-outdated",
             Self::NothingToRedo { .. } => "nothing-to-redo",
         }
     }
@@ -61,6 +115,13 @@ impl GoingBackError {
                 "the restore that {since} was saved for came after the undo, and ended what could be redone"
             ),
             Self::NothingToRedo { since: None, .. } => return None,
+            Self::PlanUnreadable { .. } => {
+                "`turnpoint restore --plan-out FILE` writes one".to_owned()
+            }
+            Self::PlanPlace { .. } => "name a new file outside of the workspace".to_owned(),
+            Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
+                "nothing was changed; make the plan anew and look at it".to_owned()
+            }
         };
         Some(text)
     }

@@ -27,7 +27,7 @@ use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
 use crate::store::reversing::{find_redo, find_undo};
 use crate::store::target::{Intent, Target, load_target};
-use crate::store::{Store, interrupted, log, open_root, session_name};
+use crate::store::{Store, binding, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -152,27 +152,9 @@ impl Store {
         if mode == Mode::CarryOut {
             interrupted::recover(&access, &open, monitor)?;
         }
-        let (target, intent) = match wish {
-            Wish::Restore(checkpoint) => {
-                if mode == Mode::CarryOut {
-                    // Only a checkpoint with a row can be protected.
-                    adopt_own(&access, &checkpoint.session)?;
-                }
-                (load_target(&access, &open, checkpoint)?, Intent::restore())
-            }
-            Wish::Undo | Wish::Redo => {
-                // The newest restore may be one whose rows are not in.
-                let adopted = adopt_all(&access);
-                match mode {
-                    Mode::Plan => tolerate_unwritable(adopted)?,
-                    Mode::CarryOut => adopted?,
-                }
-                match wish {
-                    Wish::Redo => find_redo(&access, &open)?,
-                    _ => find_undo(&access, &open)?,
-                }
-            }
-        };
+        binding::require_workspace(options, &open)?;
+        let found = find_target(&access, &open, wish, mode);
+        let (target, intent) = binding::require_target(options, found)?;
         match mode {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
             Mode::CarryOut => {
@@ -248,6 +230,32 @@ impl Store {
     }
 }
 
+/// What the wish is about.
+fn find_target(
+    access: &Access,
+    open: &OpenWorkspace,
+    wish: &Wish<'_>,
+    mode: Mode,
+) -> Result<(Target, Intent)> {
+    if let Wish::Restore(checkpoint) = wish {
+        if mode == Mode::CarryOut {
+            // Only a checkpoint with a row can be protected.
+            adopt_own(access, &checkpoint.session)?;
+        }
+        return Ok((load_target(access, open, checkpoint)?, Intent::restore()));
+    }
+    // The newest restore may be one whose rows are not in.
+    let adopted = adopt_all(access);
+    match mode {
+        Mode::Plan => tolerate_unwritable(adopted)?,
+        Mode::CarryOut => adopted?,
+    }
+    match wish {
+        Wish::Redo => find_redo(access, open),
+        _ => find_undo(access, open),
+    }
+}
+
 fn dry_run(
     access: &Access,
     open: &OpenWorkspace,
@@ -261,17 +269,9 @@ fn dry_run(
     let mut base = look_for_foundation(access, open)?.base;
     let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor)?;
     // What the restore would refuse is refused here: a plan that cannot be carried out is none.
+    binding::require_plan(options, &prepared.plan)?;
     require_content(access, &prepared.plan, monitor)?;
-    Ok(RestoreOutcome {
-        plan: prepared.plan,
-        root: open.path.clone(),
-        safety: None,
-        changed: 0,
-        left: Vec::new(),
-        remarks: Vec::new(),
-        problem_count: prepared.held.problem_count,
-        problems: prepared.held.problems,
-    })
+    Ok(nothing_done(open, target, intent, prepared.plan, prepared.held))
 }
 
 /// Refuses a plan that needs content which the store lacks, and remembers what is lost.
@@ -327,13 +327,14 @@ fn carry_out(
     )?;
     let Prepared { part, mut held, scope, git, plan } = prepared;
     refuse_other_plan(options, &plan)?;
+    binding::require_plan(options, &plan)?;
     // An undo or redo that finds everything as it is to be is recorded all the same: the next one goes
     // further.
     let is_undone =
         intent.undoes.is_some() && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
     if plan.changes.is_empty() && !is_undone {
         operation.end()?;
-        return Ok(Some(nothing_to_do(open, plan, held)));
+        return Ok(Some(nothing_done(open, target, intent, plan, held)));
     }
     require_content(access, &plan, monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
@@ -388,16 +389,8 @@ fn carry_out(
         remember_seen(access, open, base, &held, &committed, monitor);
     }
     after_commit(access, &committed, monitor);
-    Ok(Some(RestoreOutcome {
-        plan,
-        root: open.path.clone(),
-        safety: Some(committed.id),
-        changed,
-        left,
-        remarks,
-        problem_count: held.problem_count,
-        problems: held.problems,
-    }))
+    let outcome = nothing_done(open, target, intent, plan, held);
+    Ok(Some(RestoreOutcome { safety: Some(committed.id), changed, left, remarks, ..outcome }))
 }
 
 /// Saves the present and stages the new, and then says durably that changing begins. After an error
@@ -443,8 +436,18 @@ pub(super) fn remember_lost(access: &Access, error: &Error) -> Result<()> {
     Ok(())
 }
 
-fn nothing_to_do(open: &OpenWorkspace, plan: Plan, held: Held) -> RestoreOutcome {
+/// The outcome where nothing was changed.
+fn nothing_done(
+    open: &OpenWorkspace,
+    target: &Target,
+    intent: &Intent,
+    plan: Plan,
+    held: Held,
+) -> RestoreOutcome {
     RestoreOutcome {
+        verb: intent.verb,
+        workspace: open.workspace.id,
+        target: target.reference.clone(),
         plan,
         root: open.path.clone(),
         safety: None,

@@ -97,6 +97,44 @@ fn a_restore_without_a_terminal_needs_a_yes() {
 }
 
 #[test]
+fn a_plan_in_a_file_is_carried_out_or_refused() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    fs::write(&file, "changed").unwrap();
+    let shown = program.run(["restore", "s", "0", "--plan-out", "../plan", "--json"]).ok().json();
+    let dry = program.run(["restore", "s", "0", "--dry-run", "--json"]).ok().json();
+    assert_eq!(shown, dry);
+    program.run(["restore", "s", "0", "--plan-out", "../plan"]).exits(3);
+    program.run(["restore", "s", "0", "--plan-out", "plan"]).exits(3);
+    program.run(["restore", "s", "0", "--plan-out", "../other", "--yes"]).exits(2);
+    program.run(["restore", "s", "0", "--apply", "../plan"]).exits(2);
+    program.run(["restore", "--apply", "../none", "--yes"]).exits(2);
+    program.run(["restore", "--apply", "../plan"]).exits(3);
+    fs::write(&file, "changed again").unwrap();
+    let refused = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).exits(3);
+    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(
+        (&refused["code"], &refused["paths"][0]["path"]),
+        (&"plan-outdated".into(), &"a.txt".into())
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "changed again");
+    fs::write(&file, "changed").unwrap();
+    let done = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).ok().json();
+    assert_eq!((&done["overwrite"], &done["changed"]), (&shown["overwrite"], &1.into()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    program.run(["undo", "--plan-out", "../undo"]).ok();
+    program.run(["restore", "--apply", "../undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "changed");
+    let other = program.root().join("other");
+    fs::create_dir(&other).unwrap();
+    program.run(["capture", "-C", other.to_str().unwrap()]).ok();
+    let run = program
+        .run(["restore", "-C", other.to_str().unwrap(), "--apply", "../undo", "--yes"])
+        .exits(3);
+    assert!(run.stderr.contains("is of another workspace"), "{}", run.stderr);
+}
+
+#[test]
 fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
     let program = captured();
     let file = program.workspace().join("a.txt");

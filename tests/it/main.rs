@@ -16,6 +16,7 @@ mod mounts;
 mod moved;
 mod packs;
 mod place;
+mod plans;
 mod protocol;
 mod querying;
 mod restoring;

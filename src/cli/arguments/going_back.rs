@@ -1,8 +1,21 @@
 //! Going back: what `restore`, `rewind`, `undo` and `redo` share, and the arguments of those that take little.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use clap::Args;
+
+/// What is done with a plan beside carrying it out.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the plan to this new file too, outside of the workspace, for `turnpoint restore --apply`,
+    /// and change nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "yes")]
+    pub(crate) plan_out: Option<PathBuf>,
+}
 
 /// How the workspace is changed.
 #[derive(Debug, Args)]
@@ -42,9 +55,8 @@ pub(crate) struct RewindArguments {
     /// Which turn, counted from the last
     #[arg(value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub(crate) turns: NonZeroU32,
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
 }
@@ -59,9 +71,8 @@ pub(crate) struct RewindArguments {
                         turnpoint undo --dry-run\n  \
                         turnpoint undo")]
 pub(crate) struct UndoArguments {
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
 }
@@ -76,9 +87,8 @@ pub(crate) struct UndoArguments {
                         turnpoint redo --dry-run\n  \
                         turnpoint redo")]
 pub(crate) struct RedoArguments {
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
 }
