@@ -31,7 +31,9 @@ mod plan;
 mod printer;
 mod prune;
 mod quarantine;
+mod redo;
 mod restore;
+mod rewind;
 mod settings;
 mod show;
 mod sql;
@@ -101,7 +103,9 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Export(_)
+        | Command::Rewind(_)
         | Command::Undo(_)
+        | Command::Redo(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
         | Command::Pin(_)
@@ -132,7 +136,9 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {
             restore::run(&arguments, context)
         }
+        Command::Rewind(arguments) => rewind::run(&arguments, context),
         Command::Undo(arguments) => undo::run(&arguments, context),
+        Command::Redo(arguments) => redo::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

@@ -5,6 +5,7 @@
 //! no final period, the source's text is not repeated.
 
 mod details;
+mod going_back;
 mod query;
 mod system;
 
@@ -16,6 +17,7 @@ use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
 pub use details::{BadFile, LostContent, Repair};
+pub use going_back::GoingBackError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -396,6 +398,10 @@ pub enum Error {
         workspace: PathBuf,
     },
 
+    /// The workspace cannot go back in the way that was asked for. Nothing has changed.
+    #[error(transparent)]
+    GoingBack(#[from] GoingBackError),
+
     /// A restore into a directory that has something in it.
     #[error("{} is not empty", path.display())]
     IntoNotEmpty {
@@ -445,6 +451,7 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Query(error) => error.class(),
+            Self::GoingBack(error) => error.class(),
             Self::Io { .. }
             | Self::Index { .. }
             | Self::NoSpace { .. }
@@ -560,6 +567,7 @@ impl Error {
             Self::IntoNotEmpty { .. } => "into-not-empty",
             Self::DeletionBlocked { .. } => "deletion-blocked",
             Self::Query(error) => error.code(),
+            Self::GoingBack(error) => error.code(),
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -651,6 +659,7 @@ impl Error {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
             Self::Query(error) => error.hint(),
+            Self::GoingBack(error) => error.hint()?,
             _ => return None,
         };
         Some(text)

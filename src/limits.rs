@@ -33,6 +33,9 @@ pub const PAGE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A manifest's text is never longer than this.
 pub const MANIFEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// A plan that is kept in a file is never longer than this: half a million changes.
+pub const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 /// A small JSON file of the store (pin, session, workspace) is never longer than this.
 pub const SMALL_FILE_BYTES_MAX: u64 = 1024 * 1024;
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::tree_differences;
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
-pub(crate) use page::{Unchanged, decode_entries, encode_entries, rebuild};
+pub(crate) use page::{EntryText, Unchanged, decode_entries, encode_entries, rebuild};
 pub(crate) use part::{Edits, read_part, splice, topmost};
 pub(crate) use text::{from_fields, to_fields};
 pub(crate) use tree::{Above, load, root_page};
@@ -44,6 +44,10 @@ pub struct Trigger(Cow<'static, str>);
 impl Trigger {
     /// A person or script asked for it.
     pub const MANUAL: Self = Self(Cow::Borrowed("manual"));
+    /// A turn of an agent begins.
+    pub const TURN_START: Self = Self(Cow::Borrowed("turn-start"));
+    /// A turn of an agent has ended.
+    pub const TURN_END: Self = Self(Cow::Borrowed("turn-end"));
     /// A restore saved what it was about to change: a safety checkpoint.
     pub const PRE_RESTORE: Self = Self(Cow::Borrowed("pre-restore"));
 
@@ -141,11 +145,11 @@ pub struct GitState {
 /// What a safety checkpoint was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreRecord {
-    /// `restore` or `undo`.
+    /// The command.
     pub verb: RestoreVerb,
     /// The checkpoint that was to be restored.
     pub target: CheckpointRef,
-    /// The safety checkpoint whose restore this one takes back.
+    /// For an undo or redo: the safety checkpoint of what it takes back.
     pub undoes: Option<CheckpointRef>,
     /// One entry for each planned path as it will be afterwards.
     pub after: Tree,
@@ -159,6 +163,19 @@ pub enum RestoreVerb {
     Restore,
     /// An undo of a restore.
     Undo,
+    /// A redo: an undo is taken back.
+    Redo,
+}
+
+impl RestoreVerb {
+    /// The word used in files, JSON and SQL.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+        }
+    }
 }
 
 /// What a capture saw and did.

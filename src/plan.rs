@@ -10,6 +10,7 @@
 //! 4. A directory gives way to a file only as a whole, and only if everything below it is held.
 //! 5. Files that are already as they should be are not touched.
 
+mod bound;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use crate::hash::Digest;
 use crate::id::CheckpointId;
 use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
+
+pub use bound::BoundPlan;
 
 /// A path as it is on disk now, held by the safety checkpoint unless its kind says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,10 +27,10 @@ use crate::disk::Dir;
 use crate::error::{Error, LostContent, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, WorkspaceId};
-use crate::manifest::Entry;
+use crate::manifest::{CheckpointRef, Entry, RestoreVerb};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
-use crate::plan::{Plan, Skip};
+use crate::plan::{BoundPlan, Plan, Skip};
 use crate::registration::Operation;
 use crate::settings::ScopeSettings;
 use rayon::prelude::*;
@@ -54,10 +54,23 @@ pub struct RestoreOptions {
     /// The id of the plan that was shown and agreed to: if the disk has changed so that another plan
     /// would be carried out, refuse.
     pub expected_plan: Option<String>,
+    /// The plan that is carried out, or nothing is.
+    pub(crate) bound: Option<BoundPlan>,
     /// Restore `/`, the home directory, or what contains it.
     pub force: bool,
     /// Which workspace this is, where path and directory disagree.
     pub workspace: Option<WorkspaceId>,
+}
+
+impl RestoreOptions {
+    /// Binds the command to a plan: it takes the paths and the ways of comparing from it, and does exactly
+    /// that or refuses.
+    pub fn bind(&mut self, plan: BoundPlan) {
+        self.paths.clone_from(&plan.paths);
+        self.thorough = plan.thorough;
+        self.preserve_mtime = plan.preserve_mtime;
+        self.bound = Some(plan);
+    }
 }
 
 /// What a restore or undo did, or would do.
@@ -65,6 +78,12 @@ pub struct RestoreOptions {
 #[non_exhaustive]
 #[must_use]
 pub struct RestoreOutcome {
+    /// Of which command.
+    pub verb: RestoreVerb,
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// The checkpoint that the command is about.
+    pub target: CheckpointRef,
     /// What was planned.
     pub plan: Plan,
     /// The root of the workspace.

@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod accounting;
+mod binding;
 mod capturing;
 mod comparing;
 mod examining;
@@ -18,9 +19,11 @@ mod querying;
 mod repairing;
 mod restoring;
 mod retaining;
+mod reversing;
 mod spec;
 mod target;
 mod tracing;
+mod turns;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod going_back;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
+
+pub(crate) use going_back::{
+    ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
+};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -80,7 +86,9 @@ pub(crate) enum Command {
     Find(FindArguments),
     Export(ExportArguments),
     Restore(RestoreArguments),
+    Rewind(RewindArguments),
     Undo(UndoArguments),
+    Redo(RedoArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),
@@ -378,66 +386,34 @@ pub(crate) struct ExportArguments {
 /// Shows the plan and asks; without a terminal it needs --yes.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--continue|--abort>"
+    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--apply FILE|--continue|--abort>"
 )]
 #[command(after_help = "Examples:\n  \
                         turnpoint restore --dry-run latest\n  \
                         turnpoint restore latest~1\n  \
                         turnpoint restore fix-login 3 src/main.rs --yes\n  \
+                        turnpoint restore latest --plan-out ../plan && turnpoint restore --apply ../plan\n  \
                         turnpoint restore fix-login:3 --into ../old")]
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
     pub(crate) target: PathsArguments,
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
+    /// Carry out the plan in this file, of whichever command, or refuse if the workspace or the
+    /// checkpoint is not as it was
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "plan_out", "thorough", "preserve_mtime"])]
+    pub(crate) apply: Option<PathBuf>,
     /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
-    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "plan_out", "apply"])]
     pub(crate) into: Option<PathBuf>,
     /// Complete a restore of this workspace that was interrupted
-    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "into", "abort"])]
+    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into", "abort"])]
     pub(crate) resume: bool,
     /// End a restore of this workspace that was interrupted, where it stands
-    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "into"])]
+    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into"])]
     pub(crate) abort: bool,
-}
-
-/// How the workspace is changed.
-#[derive(Debug, Args)]
-pub(crate) struct ChangeArguments {
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    /// The session that the safety checkpoint goes to, and that of CHECKPOINT where it names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Compare every file by content, and trust no time stamp
-    #[arg(long)]
-    pub(crate) thorough: bool,
-    /// Put recorded modification times back, instead of the present time that builds rely on
-    #[arg(long)]
-    pub(crate) preserve_mtime: bool,
-    /// Restore `/`, the home directory, or what contains it
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Take back the newest restore of this workspace
-///
-/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
-/// Repeated, it goes further back. Shows the plan and asks; without a terminal it needs --yes.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint undo --dry-run\n  \
-                        turnpoint undo")]
-pub(crate) struct UndoArguments {
-    /// Show the plan and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) change: ChangeArguments,
 }
 
 /// Pin a checkpoint, so that it is never pruned

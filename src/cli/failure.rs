@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use turnpoint::path::printable;
-use turnpoint::{Error, ErrorClass};
+use turnpoint::{Error, ErrorClass, GoingBackError};
 
 use crate::cli::exit::Exit;
 use crate::cli::format;
@@ -116,6 +116,11 @@ impl Failure {
                     reason: format!("{}: blob {}", lost.reason, lost.hash),
                 })
                 .collect(),
+            Error::GoingBack(GoingBackError::PlanOutdated { paths, .. }) => {
+                let reason = "not as it was when the plan was made".to_owned();
+                let one = |path| ReasonDocument { path, reason: reason.clone() };
+                paths.iter().map(PathDocument::from).map(one).collect()
+            }
             Error::PathNotFound { path, omitted: Some(reason), .. } => {
                 let path = PathDocument::from(path);
                 vec![ReasonDocument { path, reason: reason.as_str().to_owned() }]

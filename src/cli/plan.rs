@@ -1,7 +1,8 @@
-//! Changing the workspace as `restore` and `undo` do it: plan, show, ask, carry out, tell.
+//! Changing the workspace as `restore`, `rewind`, `undo` and `redo` do it: plan, show, ask, carry out, tell.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use turnpoint::path::{RelPath, printable};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
 
+use crate::cli::arguments::{ChangeArguments, PlanArguments};
 use crate::cli::ask;
 use crate::cli::capture;
 use crate::cli::context::Context;
@@ -28,14 +30,24 @@ const SHOWN_MAX: usize = 50;
 #[derive(Debug)]
 pub(crate) enum Verb {
     Restore(CheckpointId),
+    /// To the start of a turn, counted from the last.
+    Rewind(CheckpointId, NonZeroU32),
     Undo,
+    Redo,
 }
 
 /// How it was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) dry_run: bool,
-    pub(crate) yes: bool,
+pub(crate) struct Asked<'a> {
+    dry_run: bool,
+    plan_out: Option<&'a Path>,
+    yes: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(plan: &'a PlanArguments, change: &ChangeArguments) -> Self {
+        Self { dry_run: plan.dry_run, plan_out: plan.plan_out.as_deref(), yes: change.yes }
+    }
 }
 
 impl Verb {
@@ -47,8 +59,11 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) => store.plan_restore(root, checkpoint, options, monitor),
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+                store.plan_restore(root, checkpoint, options, monitor)
+            }
             Self::Undo => store.plan_undo(root, options, monitor),
+            Self::Redo => store.plan_redo(root, options, monitor),
         }
     }
 
@@ -60,16 +75,20 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) => store.restore(root, checkpoint, options, monitor),
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+                store.restore(root, checkpoint, options, monitor)
+            }
             Self::Undo => store.undo(root, options, monitor),
+            Self::Redo => store.redo(root, options, monitor),
         }
     }
 
     /// What it does, as the object of a sentence.
     fn act(&self, target: &CheckpointId) -> String {
         match self {
-            Self::Restore(_) => format!("restoring {target}"),
+            Self::Restore(_) | Self::Rewind(..) => format!("restoring {target}"),
             Self::Undo => format!("taking back the restore that {target} was saved for"),
+            Self::Redo => format!("taking back the undo that {target} was saved for"),
         }
     }
 }
@@ -80,14 +99,22 @@ pub(crate) fn perform(
     verb: &Verb,
     root: &Path,
     mut options: RestoreOptions,
-    asked: Asked,
+    asked: Asked<'_>,
     context: &mut Context,
 ) -> Outcome<Exit> {
-    let is_shown = asked.dry_run || !asked.yes;
+    let is_shown = asked.dry_run || asked.plan_out.is_some() || !asked.yes;
     if is_shown {
         let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;
         let nothing = planned.plan.changes.is_empty();
+        if let Some(file) = asked.plan_out {
+            let place = context.settings.directory.join(file);
+            context.run(|store, _| store.write_plan(&planned, &options, &place))?;
+        }
         show_plan(verb, &planned, &options, context)?;
+        if let Some(file) = asked.plan_out {
+            tell_written(file, context)?;
+            return Ok(Exit::Done);
+        }
         if asked.dry_run {
             return Ok(Exit::Done);
         }
@@ -126,6 +153,17 @@ pub(crate) fn perform(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn tell_written(file: &Path, context: &mut Context) -> io::Result<()> {
+    if context.is_json() || context.is_quiet() {
+        return Ok(());
+    }
+    let file = printable(file.as_os_str().as_bytes());
+    context.printer.gap()?;
+    context.printer.prose(&format!(
+        "The plan is in {file}; `turnpoint restore --apply {file}` carries it out."
+    ))
 }
 
 fn exit_of(outcome: &RestoreOutcome) -> Exit {
@@ -256,9 +294,13 @@ fn show_plan(
     let root = printable(planned.root.as_os_str().as_bytes());
     printer.prose(&match verb {
         Verb::Restore(_) => format!("restore {} in {root}", plan.target),
+        Verb::Rewind(_, turn) => {
+            format!("rewind to {}, the start of {}, in {root}", plan.target, turn_word(*turn))
+        }
         Verb::Undo => {
             format!("take back the restore that {} was saved for, in {root}", plan.target)
         }
+        Verb::Redo => format!("take back the undo that {} was saved for, in {root}", plan.target),
     })?;
     printer.prose(&counts(plan))?;
     for (kind, heading) in [
@@ -277,11 +319,13 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) => {
+        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
-        Verb::Undo => "The present state is saved first as a safety checkpoint.",
+        Verb::Undo => {
+            "The present state is saved first as a safety checkpoint; `turnpoint redo` takes this back."
+        }
     })?;
     printer.flush()?;
     warn_of_problems(planned, context);
@@ -394,6 +438,14 @@ fn why(reason: SkipReason) -> String {
     }
 }
 
+fn turn_word(turn: NonZeroU32) -> String {
+    match turn.get() {
+        1 => "the last turn".to_owned(),
+        2 => "the last turn but one".to_owned(),
+        turn => format!("the last turn but {}", turn - 1),
+    }
+}
+
 /// Says why there is nothing to do.
 fn tell_nothing(
     verb: &Verb,
@@ -412,13 +464,19 @@ fn tell_nothing(
         (Verb::Restore(_), true, false) => {
             format!("nothing to restore: these paths of {root} are as {target} holds them")
         }
-        (Verb::Restore(_), false, _) => {
+        (Verb::Rewind(_, turn), true, _) => format!(
+            "nothing to rewind: {root} is as {target} holds it, the start of {}; `turnpoint rewind {}` \
+             goes one turn further back",
+            turn_word(*turn),
+            turn.saturating_add(1)
+        ),
+        (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
-        (Verb::Undo, true, _) => {
+        (Verb::Undo | Verb::Redo, true, _) => {
             format!("nothing to take back in {root}: every path is as {target} saved it")
         }
-        (Verb::Undo, false, _) => {
+        (Verb::Undo | Verb::Redo, false, _) => {
             format!("nothing to take back in {root}: what differs from {target} stays as it is")
         }
     };
@@ -447,16 +505,19 @@ fn tell(
         let root = printable(outcome.root.as_os_str().as_bytes());
         let done = done(outcome);
         printer.prose(&match verb {
-            Verb::Restore(_) => format!("restored {} in {root}: {done}", plan.target),
+            Verb::Restore(_) | Verb::Rewind(..) => {
+                format!("restored {} in {root}: {done}", plan.target)
+            }
             Verb::Undo => format!("took back a restore in {root}: {done}"),
+            Verb::Redo => format!("took back an undo in {root}: {done}"),
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) => {
+            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
-            Verb::Undo => format!(
-                "what was there before is {safety}; `turnpoint restore {safety}` brings it back"
-            ),
+            Verb::Undo => {
+                format!("what was there before is {safety}; `turnpoint redo` takes this back")
+            }
         })?;
         if !was_shown {
             let by_rule: Vec<Skip> =

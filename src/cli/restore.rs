@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
+use turnpoint::manifest::RestoreVerb;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{EndedRestore, Error, RestoreOptions, Spec};
 
@@ -28,6 +29,9 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     if arguments.abort {
         return abort(arguments, &root, context);
     }
+    if let Some(file) = &arguments.apply {
+        return apply(arguments, file, &root, context);
+    }
     let words = &arguments.target;
     let change = &arguments.change;
     let Target { spec, rest } = target::parse(&words.words, change.session.as_deref())?;
@@ -37,8 +41,29 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
         return restore_into(&spec, into, &options, context);
     }
     let checkpoint = context.resolve(&spec)?;
-    let asked = Asked { dry_run: arguments.dry_run, yes: change.yes };
+    let asked = Asked::of(&arguments.plan, change);
     plan::perform(&Verb::Restore(checkpoint), &root, options, asked, context)
+}
+
+/// Carries out a plan that was written to a file.
+fn apply(
+    arguments: &RestoreArguments,
+    file: &Path,
+    root: &Path,
+    context: &mut Context,
+) -> Outcome<Exit> {
+    let file = context.settings.directory.join(file);
+    let bound = context.run(|store, _| store.read_plan(&file))?;
+    let target = bound.target.id.clone();
+    let verb = match bound.verb {
+        RestoreVerb::Restore => Verb::Restore(target),
+        RestoreVerb::Undo => Verb::Undo,
+        RestoreVerb::Redo => Verb::Redo,
+    };
+    let mut options = options(&arguments.change, Vec::new(), context);
+    options.bind(bound);
+    let asked = Asked::of(&arguments.plan, &arguments.change);
+    plan::perform(&verb, root, options, asked, context)
 }
 
 /// What the library is told.

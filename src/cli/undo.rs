@@ -11,6 +11,6 @@ use crate::cli::restore;
 pub(crate) fn run(arguments: &UndoArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
     let options = restore::options(&arguments.change, Vec::new(), context);
-    let asked = Asked { dry_run: arguments.dry_run, yes: arguments.change.yes };
+    let asked = Asked::of(&arguments.plan, &arguments.change);
     plan::perform(&Verb::Undo, &root, options, asked, context)
 }

@@ -11,7 +11,7 @@ use crate::checkpoint::{CheckpointRow, CheckpointState, PinFile};
 use crate::error::Result;
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, OperationId, Seq, SessionName, WorkspaceId};
-use crate::manifest::{Coverage, Manifest, PageSource, RestoreVerb, Tree};
+use crate::manifest::{Coverage, Manifest, PageSource, Tree};
 
 /// What recording a checkpoint found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,10 +221,7 @@ impl WriteTx<'_> {
             Coverage::Paths => "paths",
         };
         let restore = manifest.restore.as_ref();
-        let verb = restore.map(|restore| match restore.verb {
-            RestoreVerb::Restore => "restore",
-            RestoreVerb::Undo => "undo",
-        });
+        let verb = restore.map(|restore| restore.verb.as_str());
         let target = restore.map(|restore| &restore.target.id);
         let undoes = restore.and_then(|restore| restore.undoes.as_ref()).map(|undone| &undone.id);
         let git = manifest.git.as_ref();

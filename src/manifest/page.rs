@@ -10,7 +10,8 @@ mod tests;
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hash::{BlobHash, cut_hash};
 use crate::limits;
@@ -340,6 +341,23 @@ fn wire_entry(entry: &Entry) -> WireEntry<'_> {
 /// A list of entries of any length as one text: the form of a leaf, for files other than pages.
 pub(crate) fn encode_entries(entries: &[Entry]) -> Vec<u8> {
     encode_leaf(&entries.iter().collect::<Vec<_>>())
+}
+
+/// An entry alone, in the form that it has in a page.
+#[derive(Debug)]
+pub(crate) struct EntryText<'a>(pub(crate) Cow<'a, Entry>);
+
+impl Serialize for EntryText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        wire_entry(&self.0).serialize(serializer)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for EntryText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = WireEntry::deserialize(deserializer)?;
+        entry(wire).map(|entry| Self(Cow::Owned(entry))).map_err(D::Error::custom)
+    }
 }
 
 /// The reverse of [`encode_entries`].

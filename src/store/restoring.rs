@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::access::{Access, OpenWorkspace};
 use crate::capture::{self, Base, Committed, Draft, Finish, Held, Storing};
 use crate::disk::{self, Dir, Lock, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, GoingBackError, Result};
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
 use crate::journal::{Action, Journal, JournalPhase, Stamp};
 use crate::limits;
-use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, RestoreVerb, Trigger, page_refs};
+use crate::manifest::{CheckpointRef, Coverage, RestoreRecord, Trigger, page_refs};
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::path::RelPath;
@@ -25,8 +25,9 @@ use crate::store::capturing::{
 };
 use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
-use crate::store::target::{Intent, Target, find_undo, load_target};
-use crate::store::{Store, interrupted, log, open_root, session_name};
+use crate::store::reversing::{find_redo, find_undo};
+use crate::store::target::{Intent, Target, load_target};
+use crate::store::{Store, binding, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -43,16 +44,18 @@ pub struct EndedRestore {
 }
 
 /// What is asked for.
-enum Wish<'a> {
+pub(super) enum Wish<'a> {
     /// To go back to this checkpoint.
     Restore(&'a CheckpointId),
     /// To take the newest restore back.
     Undo,
+    /// To take the newest undo back.
+    Redo,
 }
 
 /// Whether it is done, or only computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Plan,
     CarryOut,
 }
@@ -109,8 +112,8 @@ impl Store {
         self.go_back(&Wish::Undo, Mode::Plan, path, options, monitor)
     }
 
-    /// Takes back the newest restore of the workspace that has not been taken back, on the paths that
-    /// it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
+    /// Takes back the newest restore or redo of the workspace that has not been taken back, on the paths
+    /// that it touched. A path that was worked on since is a conflict and is left. Repeated, it goes
     /// further back; where nothing of a restore is left to be taken back, the next one does.
     ///
     /// # Errors
@@ -124,7 +127,7 @@ impl Store {
         self.go_back(&Wish::Undo, Mode::CarryOut, path, options, monitor)
     }
 
-    fn go_back(
+    pub(super) fn go_back(
         &self,
         wish: &Wish<'_>,
         mode: Mode,
@@ -137,6 +140,9 @@ impl Store {
             Wish::Undo => self
                 .enter_if_made(monitor)?
                 .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
+            Wish::Redo => self.enter_if_made(monitor)?.ok_or_else(|| {
+                GoingBackError::NothingToRedo { workspace: path.to_owned(), since: None }
+            })?,
         };
         let purpose = match mode {
             Mode::Plan => Purpose::Look,
@@ -146,24 +152,9 @@ impl Store {
         if mode == Mode::CarryOut {
             interrupted::recover(&access, &open, monitor)?;
         }
-        let (target, intent) = match wish {
-            Wish::Restore(checkpoint) => {
-                if mode == Mode::CarryOut {
-                    // Only a checkpoint with a row can be protected.
-                    adopt_own(&access, &checkpoint.session)?;
-                }
-                (load_target(&access, &open, checkpoint)?, Intent::restore())
-            }
-            Wish::Undo => {
-                // The newest restore may be one whose rows are not in.
-                let adopted = adopt_all(&access);
-                match mode {
-                    Mode::Plan => tolerate_unwritable(adopted)?,
-                    Mode::CarryOut => adopted?,
-                }
-                find_undo(&access, &open)?
-            }
-        };
+        binding::require_workspace(options, &open)?;
+        let found = find_target(&access, &open, wish, mode);
+        let (target, intent) = binding::require_target(options, found)?;
         match mode {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
             Mode::CarryOut => {
@@ -239,6 +230,32 @@ impl Store {
     }
 }
 
+/// What the wish is about.
+fn find_target(
+    access: &Access,
+    open: &OpenWorkspace,
+    wish: &Wish<'_>,
+    mode: Mode,
+) -> Result<(Target, Intent)> {
+    if let Wish::Restore(checkpoint) = wish {
+        if mode == Mode::CarryOut {
+            // Only a checkpoint with a row can be protected.
+            adopt_own(access, &checkpoint.session)?;
+        }
+        return Ok((load_target(access, open, checkpoint)?, Intent::restore()));
+    }
+    // The newest restore may be one whose rows are not in.
+    let adopted = adopt_all(access);
+    match mode {
+        Mode::Plan => tolerate_unwritable(adopted)?,
+        Mode::CarryOut => adopted?,
+    }
+    match wish {
+        Wish::Redo => find_redo(access, open),
+        _ => find_undo(access, open),
+    }
+}
+
 fn dry_run(
     access: &Access,
     open: &OpenWorkspace,
@@ -252,17 +269,9 @@ fn dry_run(
     let mut base = look_for_foundation(access, open)?.base;
     let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor)?;
     // What the restore would refuse is refused here: a plan that cannot be carried out is none.
+    binding::require_plan(options, &prepared.plan)?;
     require_content(access, &prepared.plan, monitor)?;
-    Ok(RestoreOutcome {
-        plan: prepared.plan,
-        root: open.path.clone(),
-        safety: None,
-        changed: 0,
-        left: Vec::new(),
-        remarks: Vec::new(),
-        problem_count: prepared.held.problem_count,
-        problems: prepared.held.problems,
-    })
+    Ok(nothing_done(open, target, intent, prepared.plan, prepared.held))
 }
 
 /// Refuses a plan that needs content which the store lacks, and remembers what is lost.
@@ -318,13 +327,14 @@ fn carry_out(
     )?;
     let Prepared { part, mut held, scope, git, plan } = prepared;
     refuse_other_plan(options, &plan)?;
-    // An undo that finds everything as it was before is recorded all the same: the next one goes
-    // further back.
-    let is_undone = intent.verb == RestoreVerb::Undo
-        && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
+    binding::require_plan(options, &plan)?;
+    // An undo or redo that finds everything as it is to be is recorded all the same: the next one goes
+    // further.
+    let is_undone =
+        intent.undoes.is_some() && !plan.skips.iter().any(|skip| skip.reason.is_shortfall());
     if plan.changes.is_empty() && !is_undone {
         operation.end()?;
-        return Ok(Some(nothing_to_do(open, plan, held)));
+        return Ok(Some(nothing_done(open, target, intent, plan, held)));
     }
     require_content(access, &plan, monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
@@ -373,26 +383,14 @@ fn carry_out(
         let journal = journal_of(&operation, open, target, intent, options, &plan, &held)?;
         change_workspace(access, open, operation, journal, save, monitor)?
     };
-    let verb = match intent.verb {
-        RestoreVerb::Restore => "restore",
-        RestoreVerb::Undo => "undo",
-    };
-    log_it(access, open, verb, Some(&target.reference.id), &committed.id);
+    log_it(access, open, intent.verb.as_str(), Some(&target.reference.id), &committed.id);
     if part.is_none() {
         // What was known of the whole goes on to be known where only a part was looked at.
         remember_seen(access, open, base, &held, &committed, monitor);
     }
     after_commit(access, &committed, monitor);
-    Ok(Some(RestoreOutcome {
-        plan,
-        root: open.path.clone(),
-        safety: Some(committed.id),
-        changed,
-        left,
-        remarks,
-        problem_count: held.problem_count,
-        problems: held.problems,
-    }))
+    let outcome = nothing_done(open, target, intent, plan, held);
+    Ok(Some(RestoreOutcome { safety: Some(committed.id), changed, left, remarks, ..outcome }))
 }
 
 /// Saves the present and stages the new, and then says durably that changing begins. After an error
@@ -438,8 +436,18 @@ pub(super) fn remember_lost(access: &Access, error: &Error) -> Result<()> {
     Ok(())
 }
 
-fn nothing_to_do(open: &OpenWorkspace, plan: Plan, held: Held) -> RestoreOutcome {
+/// The outcome where nothing was changed.
+fn nothing_done(
+    open: &OpenWorkspace,
+    target: &Target,
+    intent: &Intent,
+    plan: Plan,
+    held: Held,
+) -> RestoreOutcome {
     RestoreOutcome {
+        verb: intent.verb,
+        workspace: open.workspace.id,
+        target: target.reference.clone(),
         plan,
         root: open.path.clone(),
         safety: None,

@@ -16,7 +16,6 @@ use crate::manifest::{
 use crate::monitor::Monitor;
 use crate::path::{RelPath, at_or_below};
 use crate::plan::{Present, Selection};
-use crate::restore;
 use crate::sessions::Sessions;
 use crate::settings::is_version_control;
 use crate::walk::{Observed, Walked, What};
@@ -24,14 +23,14 @@ use crate::walk::{Observed, Walked, What};
 /// What is to be restored.
 pub(super) struct Target {
     pub(super) reference: CheckpointRef,
-    tree: Tree,
+    pub(super) tree: Tree,
     pub(super) is_full: bool,
     /// Whether it is a checkpoint of given paths.
     pub(super) is_part: bool,
     /// All paths that it speaks of, where it is a checkpoint of given paths.
     pub(super) only: Option<BTreeSet<RelPath>>,
     /// The directories that it listed, where it was made of hints.
-    listed: Option<Vec<String>>,
+    pub(super) listed: Option<Vec<String>>,
 }
 
 /// Which of a target's entries are needed.
@@ -45,7 +44,7 @@ pub(super) enum Needed<'a> {
     AtLeast(&'a [RelPath]),
 }
 
-/// Which command, and for an undo which restore it takes back.
+/// Which command, and for an undo or redo what it takes back.
 pub(super) struct Intent {
     pub(super) verb: RestoreVerb,
     pub(super) undoes: Option<CheckpointRef>,
@@ -112,7 +111,11 @@ fn keep_evidence(entries: &mut [Entry], listed: &[String]) {
 }
 
 /// What a restore left, path by path, from its safety checkpoint.
-fn after_of(access: &Access, id: &CheckpointId, record: &RestoreRecord) -> Result<Vec<Entry>> {
+pub(super) fn after_of(
+    access: &Access,
+    id: &CheckpointId,
+    record: &RestoreRecord,
+) -> Result<Vec<Entry>> {
     let after = read_entries(&access.blobs, &record.after)
         .inspect_err(|error| drop(capture::remember(access, error)))?;
     refuse_version_control(&after).map_err(|reason| Error::CheckpointUnreadable {
@@ -192,40 +195,6 @@ fn refuse_version_control(entries: &[Entry]) -> Result<(), String> {
         Some(entry) => Err(format!("`{}` belongs to a version-control system", entry.path)),
         None => Ok(()),
     }
-}
-
-/// Finds the newest restore of the workspace that has not been taken back: its safety checkpoint is
-/// the target.
-pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target, Intent)> {
-    let rows = access
-        .index
-        .read("list a workspace", |tx| tx.checkpoints_of_workspace(open.workspace.id))?;
-    let mut undone: HashSet<CheckpointId> = HashSet::new();
-    for row in rows.iter().filter(|row| row.is_safety() && !row.is_pruning()) {
-        let (manifest, digest) = access.sessions.require(&row.id)?;
-        let Some(record) = &manifest.restore else { continue };
-        match (record.verb, &record.undoes) {
-            (RestoreVerb::Undo, Some(undoes)) => {
-                undone.insert(undoes.id.clone());
-            }
-            (RestoreVerb::Restore, _) if !undone.contains(&row.id) => {
-                let after = after_of(access, &row.id, record)?;
-                let reference = CheckpointRef { id: row.id.clone(), digest };
-                let intent = Intent {
-                    verb: RestoreVerb::Undo,
-                    undoes: Some(reference.clone()),
-                    touched: Some(restore::touched(after)),
-                };
-                let tree = manifest.tree;
-                let is_part = manifest.coverage == Coverage::Paths;
-                let (only, listed) = (None, None);
-                let target = Target { reference, tree, is_full: true, is_part, only, listed };
-                return Ok((target, intent));
-            }
-            _ => {}
-        }
-    }
-    Err(Error::NothingToUndo { workspace: open.path.clone() })
 }
 
 /// Adds to the walk what the rules leave out and the restore would overwrite, replace or delete: the

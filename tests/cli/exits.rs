@@ -50,6 +50,10 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["capture", "-C", "no-such"], "error: there is no directory no-such\n"),
         (&["capture", "-C", "a.txt"], "is not a directory"),
         (&["undo", "--yes"], "error: there is nothing to undo in"),
+        (&["redo", "--yes"], "error: there is nothing to redo in"),
+        (&["rewind", "2"], "error: there is only 1 turn of"),
+        (&["rewind", "0"], "invalid value '0'"),
+        (&["rewind", "--session", "t"], "error: there is no session `t`\n"),
         (&["restore", "--continue"], "was interrupted"),
         (&["restore", "--abort", "--yes"], "was interrupted"),
         (&["nonsense"], "unrecognized subcommand 'nonsense'"),
@@ -90,6 +94,86 @@ fn a_restore_without_a_terminal_needs_a_yes() {
     program.run(["prune", "--keep", "0"]).exits(3);
     program.run(["prune"]).ok();
     assert!(manifest(&program).exists());
+}
+
+#[test]
+fn a_plan_in_a_file_is_carried_out_or_refused() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    fs::write(&file, "changed").unwrap();
+    let shown = program.run(["restore", "s", "0", "--plan-out", "../plan", "--json"]).ok().json();
+    let dry = program.run(["restore", "s", "0", "--dry-run", "--json"]).ok().json();
+    assert_eq!(shown, dry);
+    program.run(["restore", "s", "0", "--plan-out", "../plan"]).exits(3);
+    program.run(["restore", "s", "0", "--plan-out", "plan"]).exits(3);
+    program.run(["restore", "s", "0", "--plan-out", "../other", "--yes"]).exits(2);
+    program.run(["restore", "s", "0", "--apply", "../plan"]).exits(2);
+    program.run(["restore", "--apply", "../none", "--yes"]).exits(2);
+    program.run(["restore", "--apply", "../plan"]).exits(3);
+    fs::write(&file, "changed again").unwrap();
+    let refused = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).exits(3);
+    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(
+        (&refused["code"], &refused["paths"][0]["path"]),
+        (&"plan-outdated".into(), &"a.txt".into())
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "changed again");
+    fs::write(&file, "changed").unwrap();
+    let done = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).ok().json();
+    assert_eq!((&done["overwrite"], &done["changed"]), (&shown["overwrite"], &1.into()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    program.run(["undo", "--plan-out", "../undo"]).ok();
+    program.run(["restore", "--apply", "../undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "changed");
+    let other = program.root().join("other");
+    fs::create_dir(&other).unwrap();
+    program.run(["capture", "-C", other.to_str().unwrap()]).ok();
+    let run = program
+        .run(["restore", "-C", other.to_str().unwrap(), "--apply", "../undo", "--yes"])
+        .exits(3);
+    assert!(run.stderr.contains("is of another workspace"), "{}", run.stderr);
+}
+
+#[test]
+fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let start = ["capture", "--session", "s", "--trigger", "turn-start"];
+    fs::write(&file, "second").unwrap();
+    program.run(start).ok();
+    fs::write(&file, "third").unwrap();
+    program.run(start).ok();
+    fs::write(&file, "fourth").unwrap();
+    let run = program.run(["rewind", "2"]).exits(3);
+    assert!(run.stdout.starts_with("rewind to s:1, the start of the last turn but one"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    let done = program.run(["rewind", "--yes", "--json"]).ok().json();
+    assert_eq!((&done["session"], &done["seq"]), (&"s".into(), &2.into()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "third");
+    let run = program.run(["rewind"]).ok();
+    assert!(run.stdout.contains("`turnpoint rewind 2`"), "{}", run.stdout);
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    let shown = program.run(["redo", "--dry-run"]).ok();
+    assert!(shown.stdout.contains("take back the undo that"), "{}", shown.stdout);
+    program.run(["redo"]).exits(3);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
+    program.run(["redo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "third");
+    program.run(["undo", "--yes"]).ok();
+    let since = program.run(["rewind", "2", "--yes", "--json"]).ok().json();
+    let refused = program.run(["redo", "--yes", "--json"]).exits(2);
+    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(refused["code"], "nothing-to-redo");
+    let hint = refused["hint"].as_str().unwrap();
+    assert!(
+        hint.contains(&format!(
+            "{}:{}",
+            since["safety"]["session"].as_str().unwrap(),
+            since["safety"]["seq"]
+        )),
+        "{hint}"
+    );
 }
 
 #[test]

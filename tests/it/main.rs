@@ -5,6 +5,7 @@
 mod support;
 
 mod damage;
+mod going_back;
 mod golden;
 mod hashing;
 mod hints;
@@ -15,6 +16,7 @@ mod mounts;
 mod moved;
 mod packs;
 mod place;
+mod plans;
 mod protocol;
 mod querying;
 mod restoring;

@@ -1,0 +1,94 @@
+//! Going back: what `restore`, `rewind`, `undo` and `redo` share, and the arguments of those that take little.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What is done with a plan beside carrying it out.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the plan to this new file too, outside of the workspace, for `turnpoint restore --apply`,
+    /// and change nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "yes")]
+    pub(crate) plan_out: Option<PathBuf>,
+}
+
+/// How the workspace is changed.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The session that the safety checkpoint goes to, and the one that is meant where none is named
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Compare every file by content, and trust no time stamp
+    #[arg(long)]
+    pub(crate) thorough: bool,
+    /// Put recorded modification times back, instead of the present time that builds rely on
+    #[arg(long)]
+    pub(crate) preserve_mtime: bool,
+    /// Restore `/`, the home directory, or what contains it
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Put the workspace back to the start of a turn
+///
+/// N is 1 for the last turn, 2 for the one before it. Turns are those of one session: each begins at a
+/// checkpoint with the trigger turn-start, whether or not it came to its end, and one that has an end and
+/// no start begins at the checkpoint before its end. In a session without such triggers each checkpoint
+/// that no restore made is the start of a turn. They are counted in what was captured, not from where a
+/// rewind has led: the same command again finds nothing to do.
+///
+/// Everything else is as in `turnpoint restore` of that checkpoint.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint rewind --dry-run\n  \
+                        turnpoint rewind\n  \
+                        turnpoint rewind 3 --session fix-login")]
+pub(crate) struct RewindArguments {
+    /// Which turn, counted from the last
+    #[arg(value_name = "N", default_value_t = NonZeroU32::MIN)]
+    pub(crate) turns: NonZeroU32,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}
+
+/// Take back the newest restore of this workspace
+///
+/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
+/// Repeated, it goes further back;
+/// `turnpoint redo` takes it back. Shows the plan and asks; without a terminal it needs --yes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint undo --dry-run\n  \
+                        turnpoint undo")]
+pub(crate) struct UndoArguments {
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}
+
+/// Take back the newest undo of this workspace
+///
+/// Only the paths that it touched. What was worked on since is a conflict and stays as it is.
+/// Repeated, it goes on to the undo before; `turnpoint undo` takes it back. A restore in between ends
+/// it, as in editors. Shows the plan and asks; without a terminal it needs --yes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint redo --dry-run\n  \
+                        turnpoint redo")]
+pub(crate) struct RedoArguments {
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}

@@ -1,0 +1,128 @@
+//! Why a workspace cannot go back in the way that was asked for.
+
+use std::path::PathBuf;
+
+use super::ErrorClass;
+use crate::id::{CheckpointId, SessionName};
+use crate::path::RelPath;
+
+/// Why a workspace cannot go back. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GoingBackError {
+    /// The session has not so many turns in this workspace.
+    #[error(
+        "there {} of {} in session `{session}`",
+        match existing {
+            0 => "is no turn".to_owned(),
+            1 => "is only 1 turn".to_owned(),
+            count => format!("are only {count} turns"),
+        },
+        workspace.display()
+    )]
+    NoTurn {
+        /// The workspace's root.
+        workspace: PathBuf,
+        /// The session.
+        session: SessionName,
+        /// How many there are, fewer than were counted back.
+        existing: usize,
+    },
+
+    /// The file holds no plan.
+    #[error("{} holds no plan: {reason}", path.display())]
+    PlanUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A plan cannot be kept there.
+    #[error("the plan cannot be written to {}: {reason}", path.display())]
+    PlanPlace {
+        /// The file.
+        path: PathBuf,
+        /// What stands in the way.
+        reason: String,
+    },
+
+    /// The plan is bound to a checkpoint that is not what the command would be about now.
+    #[error(
+        "{checkpoint} is not what it was when plan {plan} was made, or the command is about another"
+    )]
+    PlanTarget {
+        /// The plan.
+        plan: String,
+        /// The checkpoint that it is bound to.
+        checkpoint: CheckpointId,
+    },
+
+    /// The disk has changed since the plan was made.
+    #[error(
+        "the disk has changed since plan {plan} was made: {} not as it says",
+        match paths.len() {
+            1 => "1 path is".to_owned(),
+            count => format!("{count} paths are"),
+        }
+    )]
+    PlanOutdated {
+        /// The plan.
+        plan: String,
+        /// At which paths another change would be made, or none, or to something else.
+        paths: Vec<RelPath>,
+    },
+
+    /// There is no undo of this workspace that has not been taken back, or a restore came after it.
+    #[error("there is nothing to redo in {}", workspace.display())]
+    NothingToRedo {
+        /// The workspace's root.
+        workspace: PathBuf,
+        /// Where there is such an undo: what was saved before the newest restore, which came after it.
+        since: Option<CheckpointId>,
+    },
+}
+
+impl GoingBackError {
+    pub(super) const fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoTurn { .. } | Self::NothingToRedo { .. } | Self::PlanUnreadable { .. } => {
+                ErrorClass::Input
+            }
+            Self::PlanPlace { .. } | Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
+                ErrorClass::Refused
+            }
+        }
+    }
+
+    pub(super) const fn code(&self) -> &'static str {
+        match self {
+            Self::NoTurn { .. } => "no-turn",
+            Self::PlanUnreadable { .. } => "plan-unreadable",
+            Self::PlanPlace { .. } => "plan-place",
+            Self::PlanTarget { .. } => "plan-target",
+            Self::PlanOutdated { .. } => "plan-outdated",
+            Self::NothingToRedo { .. } => "nothing-to-redo",
+        }
+    }
+
+    pub(super) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::NoTurn { session, .. } => {
+                format!("`turnpoint list --session {session}` shows its checkpoints")
+            }
+            Self::NothingToRedo { since: Some(since), .. } => format!(
+                "the restore that {since} was saved for came after the undo, and ended what could be redone"
+            ),
+            Self::NothingToRedo { since: None, .. } => return None,
+            Self::PlanUnreadable { .. } => {
+                "`turnpoint restore --plan-out FILE` writes one".to_owned()
+            }
+            Self::PlanPlace { .. } => "name a new file outside of the workspace".to_owned(),
+            Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
+                "nothing was changed; make the plan anew and look at it".to_owned()
+            }
+        };
+        Some(text)
+    }
+}

@@ -1,0 +1,119 @@
+//! Where the turns of a session begin.
+
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use crate::error::{Error, GoingBackError, Result};
+use crate::id::{CheckpointId, SessionName};
+use crate::manifest::Trigger;
+use crate::monitor::Monitor;
+use crate::store::Store;
+use crate::store::history::{CheckpointSummary, ListQuery};
+
+impl Store {
+    /// The checkpoint at the start of a turn of the workspace at `path`: of the last one for 1, of the one
+    /// before it for 2. The turns are those of `session`, or of the newest session of the workspace.
+    ///
+    /// A turn begins at a checkpoint with the trigger `turn-start`, whether or not it came to its end. One
+    /// that has a `turn-end` and no start of its own begins at the checkpoint before its end. In a session
+    /// without such triggers each checkpoint that is not a safety checkpoint is the start of a turn.
+    ///
+    /// # Errors
+    /// [`GoingBackError::NoTurn`], [`Error::NoCheckpoint`], [`Error::SessionNotFound`].
+    ///
+    /// Cost: that of [`Store::list`].
+    pub fn start_of_turn(
+        &self,
+        session: Option<&SessionName>,
+        turn: NonZeroU32,
+        path: &Path,
+        monitor: &dyn Monitor,
+    ) -> Result<CheckpointId> {
+        let session =
+            session.map(|session| self.reading(session, monitor)?.session(session)).transpose()?;
+        let listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
+        let is_plain = |it: &&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
+        let plain: Vec<&CheckpointSummary> = listing.checkpoints().filter(is_plain).collect();
+        let newest = || plain.last().map(|it| it.id.session.clone());
+        let session = session.or_else(newest).ok_or_else(|| Error::NoCheckpoint {
+            workspace: path.to_owned(),
+            session: None,
+            existing: 0,
+        })?;
+        let of_session: Vec<&CheckpointSummary> =
+            plain.into_iter().filter(|it| it.id.session == session).collect();
+        let triggers: Vec<&str> = of_session.iter().map(|it| it.trigger.as_str()).collect();
+        let starts = starts_of_turns(&triggers);
+        let back = usize::try_from(turn.get()).unwrap_or(usize::MAX);
+        match starts.len().checked_sub(back) {
+            Some(index) => Ok(of_session[starts[index]].id.clone()),
+            None => Err(GoingBackError::NoTurn {
+                workspace: path.to_owned(),
+                session,
+                existing: starts.len(),
+            }
+            .into()),
+        }
+    }
+}
+
+/// At which of the checkpoints with these triggers a turn begins.
+fn starts_of_turns(triggers: &[&str]) -> Vec<usize> {
+    let (start, end) = (Trigger::TURN_START, Trigger::TURN_END);
+    let is_of_turn = |trigger: &str| trigger == start.as_str() || trigger == end.as_str();
+    if !triggers.iter().any(|trigger| is_of_turn(trigger)) {
+        return (0..triggers.len()).collect();
+    }
+    let mut starts = Vec::new();
+    let mut has_begun = false;
+    for (index, trigger) in triggers.iter().enumerate() {
+        if *trigger == start.as_str() {
+            starts.push(index);
+            has_begun = true;
+        } else if *trigger == end.as_str() {
+            if !has_begun {
+                // Of the first checkpoint of all nobody knows what was before it.
+                starts.extend(index.checked_sub(1));
+            }
+            has_begun = false;
+        }
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starts_of_turns;
+
+    /// `s` turn-start, `e` turn-end, anything else another trigger.
+    fn starts(triggers: &str) -> Vec<usize> {
+        let word = |letter| match letter {
+            's' => "turn-start",
+            'e' => "turn-end",
+            _ => "manual",
+        };
+        starts_of_turns(&triggers.chars().map(word).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_turn_begins_at_its_start_whether_or_not_it_ended() {
+        assert_eq!(starts("sese"), [0, 2]);
+        assert_eq!(starts("ses"), [0, 2]);
+        assert_eq!(starts("sse"), [0, 1]);
+        assert_eq!(starts("m-s-m-e-m"), [2]);
+    }
+
+    #[test]
+    fn a_turn_without_a_start_begins_at_the_checkpoint_before_its_end() {
+        assert_eq!(starts("eee"), [0, 1]);
+        assert_eq!(starts("meme"), [0, 2]);
+        assert_eq!(starts("see"), [0, 1]);
+        assert_eq!(starts("e"), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn without_turns_each_checkpoint_is_the_start_of_one() {
+        assert_eq!(starts("mmm"), [0, 1, 2]);
+        assert_eq!(starts(""), [] as [usize; 0]);
+    }
+}
