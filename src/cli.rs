@@ -23,6 +23,7 @@ mod label;
 mod list;
 mod log;
 mod ls;
+mod moment;
 mod operations;
 mod pager;
 mod patch;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
-pub use details::{BadFile, LostContent, Repair};
+pub use details::{BadFile, LostContent, NoneSoOld, Repair};
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -119,6 +119,10 @@ pub enum Error {
         /// How many there are, fewer than were counted back.
         existing: usize,
     },
+
+    /// All checkpoints that may be meant are younger than the time that was named.
+    #[error(transparent)]
+    NoneSoOld(#[from] NoneSoOld),
 
     /// The session exists, the number does not.
     #[error("there is no checkpoint {session}:{seq}")]
@@ -454,6 +458,7 @@ impl Error {
             | Self::InvalidPath { .. }
             | Self::SessionNotFound { .. }
             | Self::NoCheckpoint { .. }
+            | Self::NoneSoOld(_)
             | Self::LabelNotFound { .. }
             | Self::CheckpointNotFound { .. }
             | Self::Pruned { .. }
@@ -525,6 +530,7 @@ impl Error {
             Self::InvalidPath { .. } => "invalid-path",
             Self::SessionNotFound { .. } => "session-not-found",
             Self::NoCheckpoint { .. } => "no-checkpoint",
+            Self::NoneSoOld(_) => "none-so-old",
             Self::LabelNotFound { .. } => "label-not-found",
             Self::CheckpointNotFound { .. } => "checkpoint-not-found",
             Self::Pruned { .. } => "pruned",
@@ -578,6 +584,7 @@ impl Error {
                 "`turnpoint label` gives one; `turnpoint list` shows them".to_owned()
             }
             Self::LabelNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
+            Self::NoneSoOld(it) => format!("the oldest is {}, of {}", it.oldest, it.created_at),
             Self::NoCheckpoint { existing: 1.., .. } => {
                 "`turnpoint list` shows them; `latest~1` is the one before the newest".to_owned()
             }

@@ -40,7 +40,7 @@ mod workspaces;
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, QueryError, Repair, Result};
+pub use error::{BadFile, Error, ErrorClass, LostContent, NoneSoOld, QueryError, Repair, Result};
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod checkpoint;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
+
+pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -177,28 +181,6 @@ pub(crate) struct ListArguments {
     pub(crate) sessions: bool,
 }
 
-/// The checkpoint that a command is about.
-#[derive(Debug, Args)]
-pub(crate) struct CheckpointArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) words: Vec<OsString>,
-    /// The session, where CHECKPOINT names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-}
-
-/// A checkpoint and paths in it.
-#[derive(Debug, Args)]
-pub(crate) struct PathsArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) words: Vec<OsString>,
-    /// Paths that look like a number or an option, after `--`
-    #[arg(last = true, value_name = "PATH")]
-    pub(crate) paths: Vec<OsString>,
-}
-
 /// Show what is known about a checkpoint
 ///
 /// Without CHECKPOINT: the newest of this workspace.
@@ -263,8 +245,10 @@ pub(crate) struct CatArguments {
                         turnpoint diff fix-login:0 -p | git apply --reverse")]
 pub(crate) struct DiffArguments {
     /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// Paths that look like a checkpoint or an option, after `--`
     #[arg(last = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
@@ -357,8 +341,10 @@ pub(crate) struct FindArguments {
                         turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
 pub(crate) struct ExportArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then a new or empty directory
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// Only these paths, each with everything below it, after `--`
     #[arg(last = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
@@ -384,6 +370,7 @@ pub(crate) struct ExportArguments {
                         turnpoint restore --dry-run latest\n  \
                         turnpoint restore latest~1\n  \
                         turnpoint restore fix-login 3 src/main.rs --yes\n  \
+                        turnpoint restore --at 10m src\n  \
                         turnpoint restore fix-login:3 --into ../old")]
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
@@ -397,10 +384,10 @@ pub(crate) struct RestoreArguments {
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     pub(crate) into: Option<PathBuf>,
     /// Complete a restore of this workspace that was interrupted
-    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "into", "abort"])]
+    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "at", "dry_run", "into", "abort"])]
     pub(crate) resume: bool,
     /// End a restore of this workspace that was interrupted, where it stands
-    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "into"])]
+    #[arg(long, conflicts_with_all = ["words", "paths", "at", "dry_run", "into"])]
     pub(crate) abort: bool,
 }
 
@@ -473,8 +460,10 @@ pub(crate) struct UnpinArguments {
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// The session, where CHECKPOINT names none
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,

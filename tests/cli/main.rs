@@ -5,6 +5,7 @@
 mod support;
 
 mod accounting;
+mod at;
 mod collision;
 mod damage;
 mod diff;

@@ -27,6 +27,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("id", "path", "a name that is refused is shown as a path is"),
     ("path", "limits", "paths have a greatest length"),
     ("monitor", "path", "a notice names a path"),
+    ("error", "clock", "an error names a time"),
     ("error", "hash", "an error names a blob"),
     ("error", "id", "an error names a checkpoint"),
     ("error", "path", "an error names a path"),
