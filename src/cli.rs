@@ -6,6 +6,7 @@
 
 mod arguments;
 mod ask;
+mod bisect;
 mod capture;
 mod cat;
 mod context;
@@ -33,6 +34,7 @@ mod printer;
 mod prune;
 mod quarantine;
 mod restore;
+mod scratch;
 mod settings;
 mod show;
 mod sql;
@@ -97,6 +99,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Diff(_)
         | Command::Log(_)
         | Command::Find(_)
+        | Command::Bisect(_)
         | Command::Verify(_)
         | Command::Sql(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
@@ -128,6 +131,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Diff(arguments) => diff::run(&arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Find(arguments) => find::run(&arguments, context),
+        Command::Bisect(arguments) => bisect::run(&arguments, context),
         Command::Export(arguments) => export::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {

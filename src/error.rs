@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
-pub use details::{BadFile, LostContent, NoneSoOld, Repair};
+pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair};
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -123,6 +123,10 @@ pub enum Error {
     /// All checkpoints that may be meant are younger than the time that was named.
     #[error(transparent)]
     NoneSoOld(#[from] NoneSoOld),
+
+    /// Two checkpoints do not begin and end a stretch of history.
+    #[error(transparent)]
+    InvalidRange(#[from] InvalidRange),
 
     /// The session exists, the number does not.
     #[error("there is no checkpoint {session}:{seq}")]
@@ -459,6 +463,7 @@ impl Error {
             | Self::SessionNotFound { .. }
             | Self::NoCheckpoint { .. }
             | Self::NoneSoOld(_)
+            | Self::InvalidRange(_)
             | Self::LabelNotFound { .. }
             | Self::CheckpointNotFound { .. }
             | Self::Pruned { .. }
@@ -531,6 +536,7 @@ impl Error {
             Self::SessionNotFound { .. } => "session-not-found",
             Self::NoCheckpoint { .. } => "no-checkpoint",
             Self::NoneSoOld(_) => "none-so-old",
+            Self::InvalidRange(_) => "invalid-range",
             Self::LabelNotFound { .. } => "label-not-found",
             Self::CheckpointNotFound { .. } => "checkpoint-not-found",
             Self::Pruned { .. } => "pruned",

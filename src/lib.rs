@@ -3,6 +3,7 @@
 
 mod access;
 mod adoption;
+pub mod bisect;
 mod blobs;
 mod capture;
 pub mod checkpoint;
@@ -40,7 +41,9 @@ mod workspaces;
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, NoneSoOld, QueryError, Repair, Result};
+pub use error::{
+    BadFile, Error, ErrorClass, InvalidRange, LostContent, NoneSoOld, QueryError, Repair, Result,
+};
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};
@@ -50,6 +53,6 @@ pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,
     ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog, PathHistory, PathStep,
-    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
+    SessionSummary, ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod bisect;
 mod checkpoint;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
+pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
@@ -82,6 +84,7 @@ pub(crate) enum Command {
     Diff(DiffArguments),
     Log(LogArguments),
     Find(FindArguments),
+    Bisect(BisectArguments),
     Export(ExportArguments),
     Restore(RestoreArguments),
     Undo(UndoArguments),

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
 /// begins with `@` is a label where it comes first, or behind a session; else it is a path. Where `at`
 /// names a time, that is A.
-fn sides<'a>(
+pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
@@ -190,7 +190,7 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
 }
 
 /// One line for each change, and how many there are of each kind.
-fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
+pub(crate) fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
     for change in &found.changes {
         letter(change, printer)?;
         printer.hanging_after(3, &described(change))?;

@@ -19,6 +19,18 @@ pub struct NoneSoOld {
     pub created_at: Timestamp,
 }
 
+/// Two checkpoints do not begin and end a stretch of history.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{first} and {last} are no beginning and end: {reason}")]
+pub struct InvalidRange {
+    /// The first as given.
+    pub first: CheckpointId,
+    /// The second as given.
+    pub last: CheckpointId,
+    /// Why they are not.
+    pub reason: &'static str,
+}
+
 /// A file of the store that cannot be understood, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadFile {

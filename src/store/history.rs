@@ -306,7 +306,7 @@ impl Reading<'_> {
     }
 }
 
-fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
+pub(super) fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
     CheckpointSummary {
         id: manifest.id,
         created_at: manifest.created_at,

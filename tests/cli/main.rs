@@ -6,6 +6,7 @@ mod support;
 
 mod accounting;
 mod at;
+mod bisect;
 mod collision;
 mod damage;
 mod diff;

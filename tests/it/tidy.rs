@@ -12,7 +12,7 @@ use std::process::Command;
 const FLOORS: &[(&str, &[&str])] = &[
     ("for tests only", &["mutation"]),
     ("vocabulary", &["clock", "error", "hash", "id", "limits", "monitor", "path"]),
-    ("model", &["checkpoint", "compare", "manifest", "operation", "plan", "settings"]),
+    ("model", &["bisect", "checkpoint", "compare", "manifest", "operation", "plan", "settings"]),
     ("pools", &["threads"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
     ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
@@ -116,7 +116,11 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("signal_hook", &["cli", "main"], "signals belong to the process"),
     ("similar", &["compare"], "one place decides which lines differ"),
     ("tar", &["restore"], "one place writes archives"),
-    ("tempfile", &["blobs", "disk", "walk"], "temporary names are the edges'"),
+    (
+        "tempfile",
+        &["blobs", "cli", "disk", "walk"],
+        "temporary names are the edges'; where a command is tried is the program's",
+    ),
     ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
     ("unicode_width", &["cli"], "how wide a cell is"),
