@@ -6,6 +6,7 @@
 
 mod arguments;
 mod ask;
+mod bisect;
 mod capture;
 mod cat;
 mod context;
@@ -23,6 +24,7 @@ mod label;
 mod list;
 mod log;
 mod ls;
+mod moment;
 mod operations;
 mod pager;
 mod patch;
@@ -34,6 +36,7 @@ mod quarantine;
 mod redo;
 mod restore;
 mod rewind;
+mod scratch;
 mod settings;
 mod show;
 mod sql;
@@ -98,6 +101,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Diff(_)
         | Command::Log(_)
         | Command::Find(_)
+        | Command::Bisect(_)
         | Command::Verify(_)
         | Command::Sql(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
@@ -131,6 +135,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Diff(arguments) => diff::run(&arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Find(arguments) => find::run(&arguments, context),
+        Command::Bisect(arguments) => bisect::run(&arguments, context),
         Command::Export(arguments) => export::run(&arguments, context),
         Command::Restore(arguments)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(arguments) } => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
-pub use details::{BadFile, LostContent, Repair};
+pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair};
 pub use going_back::GoingBackError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
@@ -121,6 +121,14 @@ pub enum Error {
         /// How many there are, fewer than were counted back.
         existing: usize,
     },
+
+    /// All checkpoints that may be meant are younger than the time that was named.
+    #[error(transparent)]
+    NoneSoOld(#[from] NoneSoOld),
+
+    /// Two checkpoints do not begin and end a stretch of history.
+    #[error(transparent)]
+    InvalidRange(#[from] InvalidRange),
 
     /// The session exists, the number does not.
     #[error("there is no checkpoint {session}:{seq}")]
@@ -461,6 +469,8 @@ impl Error {
             | Self::InvalidPath { .. }
             | Self::SessionNotFound { .. }
             | Self::NoCheckpoint { .. }
+            | Self::NoneSoOld(_)
+            | Self::InvalidRange(_)
             | Self::LabelNotFound { .. }
             | Self::CheckpointNotFound { .. }
             | Self::Pruned { .. }
@@ -532,6 +542,8 @@ impl Error {
             Self::InvalidPath { .. } => "invalid-path",
             Self::SessionNotFound { .. } => "session-not-found",
             Self::NoCheckpoint { .. } => "no-checkpoint",
+            Self::NoneSoOld(_) => "none-so-old",
+            Self::InvalidRange(_) => "invalid-range",
             Self::LabelNotFound { .. } => "label-not-found",
             Self::CheckpointNotFound { .. } => "checkpoint-not-found",
             Self::Pruned { .. } => "pruned",
@@ -586,6 +598,7 @@ impl Error {
                 "`turnpoint label` gives one; `turnpoint list` shows them".to_owned()
             }
             Self::LabelNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
+            Self::NoneSoOld(it) => format!("the oldest is {}, of {}", it.oldest, it.created_at),
             Self::NoCheckpoint { existing: 1.., .. } => {
                 "`turnpoint list` shows them; `latest~1` is the one before the newest".to_owned()
             }

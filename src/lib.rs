@@ -3,6 +3,7 @@
 
 mod access;
 mod adoption;
+pub mod bisect;
 mod blobs;
 mod capture;
 pub mod checkpoint;
@@ -41,7 +42,8 @@ pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
-    BadFile, Error, ErrorClass, GoingBackError, LostContent, QueryError, Repair, Result,
+    BadFile, Error, ErrorClass, GoingBackError, InvalidRange, LostContent, NoneSoOld, QueryError,
+    Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
@@ -52,6 +54,6 @@ pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,
     ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog, PathHistory, PathStep,
-    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
+    SessionSummary, ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod accounting;
+mod between;
 mod binding;
 mod capturing;
 mod comparing;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use accounting::{Accounts, DiskUse, Logged, OperationLog};
+pub use between::StatesBetween;
 pub use comparing::{CompareOptions, Compared, Comparison};
 pub use examining::Examination;
 pub use history::{

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod bisect;
+mod checkpoint;
 mod going_back;
 
 use std::ffi::OsString;
@@ -10,6 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
+pub(crate) use bisect::BisectArguments;
+pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 pub(crate) use going_back::{
     ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
 };
@@ -84,6 +88,7 @@ pub(crate) enum Command {
     Diff(DiffArguments),
     Log(LogArguments),
     Find(FindArguments),
+    Bisect(BisectArguments),
     Export(ExportArguments),
     Restore(RestoreArguments),
     Rewind(RewindArguments),
@@ -185,28 +190,6 @@ pub(crate) struct ListArguments {
     pub(crate) sessions: bool,
 }
 
-/// The checkpoint that a command is about.
-#[derive(Debug, Args)]
-pub(crate) struct CheckpointArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) words: Vec<OsString>,
-    /// The session, where CHECKPOINT names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-}
-
-/// A checkpoint and paths in it.
-#[derive(Debug, Args)]
-pub(crate) struct PathsArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) words: Vec<OsString>,
-    /// Paths that look like a number or an option, after `--`
-    #[arg(last = true, value_name = "PATH")]
-    pub(crate) paths: Vec<OsString>,
-}
-
 /// Show what is known about a checkpoint
 ///
 /// Without CHECKPOINT: the newest of this workspace.
@@ -271,8 +254,10 @@ pub(crate) struct CatArguments {
                         turnpoint diff fix-login:0 -p | git apply --reverse")]
 pub(crate) struct DiffArguments {
     /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// Paths that look like a checkpoint or an option, after `--`
     #[arg(last = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
@@ -365,8 +350,10 @@ pub(crate) struct FindArguments {
                         turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
 pub(crate) struct ExportArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then a new or empty directory
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// Only these paths, each with everything below it, after `--`
     #[arg(last = true, value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
@@ -393,6 +380,7 @@ pub(crate) struct ExportArguments {
                         turnpoint restore latest~1\n  \
                         turnpoint restore fix-login 3 src/main.rs --yes\n  \
                         turnpoint restore latest --plan-out ../plan && turnpoint restore --apply ../plan\n  \
+                        turnpoint restore --at 10m src\n  \
                         turnpoint restore fix-login:3 --into ../old")]
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
@@ -403,16 +391,16 @@ pub(crate) struct RestoreArguments {
     pub(crate) change: ChangeArguments,
     /// Carry out the plan in this file, of whichever command, or refuse if the workspace or the
     /// checkpoint is not as it was
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "plan_out", "thorough", "preserve_mtime"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "at", "plan_out", "thorough", "preserve_mtime"])]
     pub(crate) apply: Option<PathBuf>,
     /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "plan_out", "apply"])]
     pub(crate) into: Option<PathBuf>,
     /// Complete a restore of this workspace that was interrupted
-    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into", "abort"])]
+    #[arg(long = "continue", conflicts_with_all = ["words", "paths", "at", "dry_run", "plan_out", "apply", "into", "abort"])]
     pub(crate) resume: bool,
     /// End a restore of this workspace that was interrupted, where it stands
-    #[arg(long, conflicts_with_all = ["words", "paths", "dry_run", "plan_out", "apply", "into"])]
+    #[arg(long, conflicts_with_all = ["words", "paths", "at", "dry_run", "plan_out", "apply", "into"])]
     pub(crate) abort: bool,
 }
 
@@ -449,8 +437,10 @@ pub(crate) struct UnpinArguments {
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     /// The session, where CHECKPOINT names none
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,

@@ -53,7 +53,8 @@ impl Write for Recording<'_> {
 pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     let words = &arguments.target;
-    let Target { spec, rest } = target::parse(&words.words, arguments.session.as_deref())?;
+    let Target { spec, rest } =
+        target::parse_at(&words.words, arguments.session.as_deref(), words.time.at)?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let [path] = &*paths else {

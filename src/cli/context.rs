@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use turnpoint::id::CheckpointId;
 use turnpoint::path::printable;
-use turnpoint::{Error, Monitor, Spec, Store};
+use turnpoint::{Error, Monitor, Spec, Store, Which};
 
 use crate::cli::failure::Outcome;
+use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer::{Kind, Printer, Style};
@@ -79,7 +80,13 @@ impl Context {
     /// The checkpoint that is meant, seen from the workspace.
     pub(crate) fn resolve(&mut self, spec: &Spec) -> turnpoint::Result<CheckpointId> {
         let root = self.root()?;
-        self.run(|store, monitor| store.resolve(spec, &root, monitor))
+        let id = self.run(|store, monitor| store.resolve(spec, &root, monitor))?;
+        if let Which::At(at) = spec.which {
+            let made = self.run(|store, monitor| store.show(&id, monitor))?.manifest.created_at;
+            let (at, made) = (format::second(at), format::second(made));
+            self.remark(format!("the newest at {at} was {id}, made {made}"));
+        }
+        Ok(id)
     }
 
     /// Tells of a restore of the workspace that has not ended: what a reading command shows of the

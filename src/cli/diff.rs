@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use turnpoint::clock::Timestamp;
 use turnpoint::compare::{Change, ChangeKind, LineCount, Selection};
 use turnpoint::manifest::{Entry, EntryKind, OmitReason};
 use turnpoint::path::printable;
@@ -30,7 +31,8 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
         return Err(Failure::own(Exit::Usage, "usage", message));
     }
     context.report_open_restore();
-    let (before, after, rest) = sides(&arguments.words, arguments.session.as_deref())?;
+    let session = arguments.session.as_deref();
+    let (before, after, rest) = sides(&arguments.words, session, arguments.time.at)?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&arguments.paths))?;
     let mut options = CompareOptions::default();
@@ -64,10 +66,12 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
 /// Reads `[SESSION] A [B]` in every form of a checkpoint; the rest are paths.
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
-/// begins with `@` is a label where it comes first, or behind a session; else it is a path.
-fn sides<'a>(
+/// begins with `@` is a label where it comes first, or behind a session; else it is a path. Where `at`
+/// names a time, that is A.
+pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
+    at: Option<Timestamp>,
 ) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
     let is_label = |which: &Which| matches!(which, Which::Label(_));
     let which = |word: Option<&OsString>| -> Option<Which> {
@@ -76,7 +80,9 @@ fn sides<'a>(
     let is_pair = which(words.first()).is_some()
         && which(words.get(1)).is_some()
         && which(words.get(2)).is_none();
-    let Target { spec: before, rest } = if is_pair {
+    let Target { spec: before, rest } = if at.is_some() {
+        Target { rest: words, ..target::parse_at(&[], session, at)? }
+    } else if is_pair {
         let (first, rest) = words.split_at(1);
         Target { rest, ..target::parse(first, session)? }
     } else {
@@ -184,7 +190,7 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
 }
 
 /// One line for each change, and how many there are of each kind.
-fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
+pub(crate) fn summary(found: &Comparison, printer: &mut Printer) -> io::Result<()> {
     for change in &found.changes {
         letter(change, printer)?;
         printer.hanging_after(3, &described(change))?;
@@ -406,13 +412,14 @@ mod tests {
 
     fn read(words: &[&str], session: Option<&str>) -> Option<(String, Option<String>, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let (before, after, rest) = sides(&words, session).ok()?;
+        let (before, after, rest) = sides(&words, session, None).ok()?;
         let text = |spec: Spec| {
             let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
             match &spec.which {
                 Which::Seq(seq) => format!("{session}:{seq}"),
                 Which::Latest { back } => format!("{session}:~{back}"),
                 Which::Label(label) => format!("{session}:@{label}"),
+                Which::At(at) => format!("{session}:{at}"),
             }
         };
         Some((text(before), after.map(text), rest.len()))

@@ -82,6 +82,11 @@ fn local(time: Timestamp, form: &str) -> String {
     }
 }
 
+/// Where the day begins here.
+pub(crate) fn local_zone() -> &'static TimeZone {
+    &LOCAL
+}
+
 /// The local time zone. Where the environment does not name one the system's file is enough; to find its
 /// name as well, which is not shown, a list of all zones would be made first.
 static LOCAL: LazyLock<TimeZone> = LazyLock::new(|| {

@@ -28,12 +28,13 @@ pub(crate) fn run(arguments: &LabelArguments, context: &mut Context) -> Outcome<
         }
         _ => (&*arguments.words, None),
     };
-    if words.is_empty() {
+    let is_named = !words.is_empty() || arguments.time.at.is_some();
+    if !is_named || label.is_none() && !arguments.clear {
         let message = "a checkpoint and a label are expected";
         let hint = "as in `turnpoint label latest 'before the refactor'`, or with --clear no label";
         return Err(Failure::own(Exit::Usage, "usage", message).hint(hint));
     }
-    let spec = target::parse_alone(words, arguments.session.as_deref())?;
+    let spec = target::parse_alone(words, arguments.session.as_deref(), arguments.time.at)?;
     let id = context.resolve(&spec)?;
     context.run(|store, monitor| store.label(&id, label, monitor))?;
     let shown = context.run(|store, monitor| store.show(&id, monitor))?;

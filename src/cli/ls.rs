@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &LsArguments, context: &mut Context) -> Outcome<Exi
     context.report_open_restore();
     let words = &arguments.target;
     let Target { spec, rest } =
-        target::parse_or_latest(&words.words, arguments.session.as_deref())?;
+        target::parse_or_latest(&words.words, arguments.session.as_deref(), words.time.at)?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let path = match &*paths {

@@ -34,7 +34,8 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     }
     let words = &arguments.target;
     let change = &arguments.change;
-    let Target { spec, rest } = target::parse(&words.words, change.session.as_deref())?;
+    let Target { spec, rest } =
+        target::parse_at(&words.words, change.session.as_deref(), words.time.at)?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let options = options(change, paths, context);
     if let Some(into) = &arguments.into {

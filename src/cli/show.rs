@@ -55,8 +55,11 @@ struct ScopeDocument<'a> {
 pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     let checkpoint = &arguments.checkpoint;
-    let Target { spec, rest } =
-        target::parse_or_latest(&checkpoint.words, checkpoint.session.as_deref())?;
+    let Target { spec, rest } = target::parse_or_latest(
+        &checkpoint.words,
+        checkpoint.session.as_deref(),
+        checkpoint.time.at,
+    )?;
     target::require_no_rest(rest)?;
     let id = context.resolve(&spec)?;
     let shown = context.run(|store, monitor| store.show(&id, monitor))?;

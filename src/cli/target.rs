@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{Error, Spec, Which};
@@ -47,21 +48,58 @@ pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome
     Ok(Target { spec: Spec { session: spec.session.or(session), ..spec }, rest })
 }
 
-/// As [`parse`]; the newest checkpoint where no word is there.
+/// As [`parse`]; where `at` names a time that is the checkpoint, and no word names one.
+///
+/// A path that looks like a checkpoint comes after `--` here too: who names two means something else.
+pub(crate) fn parse_at<'a>(
+    words: &'a [OsString],
+    session: Option<&str>,
+    at: Option<Timestamp>,
+) -> Outcome<Target<'a>> {
+    let Some(at) = at else { return parse(words, session) };
+    if let Some(word) = words.first().and_then(|word| word.to_str())
+        && (word.parse::<Spec>().is_ok_and(|spec| !is_label(&spec))
+            || words.get(1).is_some_and(|second| is_number(second)))
+    {
+        let shown = printable(word.as_bytes());
+        let message = format!("--at is in the checkpoint's place, but there is `{shown}`");
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(
+            "--session names the session; a path that looks like a checkpoint comes after `--`",
+        ));
+    }
+    let session = session.map(session_name).transpose()?;
+    Ok(Target { spec: Spec { session, which: Which::At(at) }, rest: words })
+}
+
+fn is_label(spec: &Spec) -> bool {
+    spec.session.is_none() && matches!(spec.which, Which::Label(_))
+}
+
+fn is_number(word: &OsStr) -> bool {
+    let which = word.to_str().and_then(|word| word.parse::<Which>().ok());
+    which.is_some_and(|which| !matches!(which, Which::Label(_)))
+}
+
+/// As [`parse_at`]; the newest checkpoint where nothing names one.
 pub(crate) fn parse_or_latest<'a>(
     words: &'a [OsString],
     session: Option<&str>,
+    at: Option<Timestamp>,
 ) -> Outcome<Target<'a>> {
-    if words.is_empty() {
+    if words.is_empty() && at.is_none() {
         let session = session.map(session_name).transpose()?;
         return Ok(Target { spec: Spec { session, which: Which::Latest { back: 0 } }, rest: &[] });
     }
-    parse(words, session)
+    parse_at(words, session, at)
 }
 
-/// As [`parse`], and no word is left.
-pub(crate) fn parse_alone(words: &[OsString], session: Option<&str>) -> Outcome<Spec> {
-    let Target { spec, rest } = parse(words, session)?;
+/// As [`parse_at`], and no word is left.
+pub(crate) fn parse_alone(
+    words: &[OsString],
+    session: Option<&str>,
+    at: Option<Timestamp>,
+) -> Outcome<Spec> {
+    let Target { spec, rest } = parse_at(words, session, at)?;
     require_no_rest(rest)?;
     Ok(spec)
 }

@@ -2,8 +2,34 @@
 
 use std::path::PathBuf;
 
+use crate::clock::Timestamp;
 use crate::hash::BlobHash;
+use crate::id::CheckpointId;
 use crate::path::RelPath;
+
+/// All checkpoints that may be meant are younger than the time that was named.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no checkpoint is as old as {at}")]
+pub struct NoneSoOld {
+    /// The time.
+    pub at: Timestamp,
+    /// The oldest of them.
+    pub oldest: CheckpointId,
+    /// When that was made.
+    pub created_at: Timestamp,
+}
+
+/// Two checkpoints do not begin and end a stretch of history.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{first} and {last} are no beginning and end: {reason}")]
+pub struct InvalidRange {
+    /// The first as given.
+    pub first: CheckpointId,
+    /// The second as given.
+    pub last: CheckpointId,
+    /// Why they are not.
+    pub reason: &'static str,
+}
 
 /// A file of the store that cannot be understood, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]

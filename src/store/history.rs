@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint::{PinFile, Place, in_order_of_making};
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, NoneSoOld, Result};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{FILE_NAME, ReadTx};
@@ -306,7 +306,7 @@ impl Reading<'_> {
     }
 }
 
-fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
+pub(super) fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
     CheckpointSummary {
         id: manifest.id,
         created_at: manifest.created_at,
@@ -466,8 +466,8 @@ impl Store {
     /// Finds the checkpoint that `spec` means, seen from the workspace at `path`.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`], [`Error::LabelNotFound`], [`Error::SessionNotFound`],
-    /// [`Error::CheckpointNotFound`] with what exists.
+    /// [`Error::NoCheckpoint`], [`Error::NoneSoOld`], [`Error::LabelNotFound`],
+    /// [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what exists.
     pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
         if let (Some(session), &Which::Seq(seq)) = (&spec.session, &spec.which) {
             // Whether it is there, and readable, the command itself finds out.
@@ -500,6 +500,20 @@ impl Store {
                 found.map(|summary| summary.id.clone()).ok_or_else(|| no_checkpoint(plain.len()))
             }
             Which::Label(label) => labelled(&listing, label),
+            // Newest is what was made last, as everywhere, whatever a clock that was set says.
+            &Which::At(at) => {
+                let found = plain.iter().rev().find(|summary| summary.created_at <= at);
+                let oldest = plain.iter().min_by_key(|summary| summary.created_at);
+                match (found, oldest) {
+                    (Some(summary), _) => Ok(summary.id.clone()),
+                    (None, Some(oldest)) => Err(Error::NoneSoOld(NoneSoOld {
+                        at,
+                        oldest: oldest.id.clone(),
+                        created_at: oldest.created_at,
+                    })),
+                    (None, None) => Err(no_checkpoint(0)),
+                }
+            }
         }
     }
 

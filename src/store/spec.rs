@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::clock::Timestamp;
 use crate::id::{Seq, SessionName};
 
 /// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`,
@@ -26,6 +27,8 @@ pub enum Which {
     },
     /// The newest with that label.
     Label(String),
+    /// The newest that was there at that time and is not a safety checkpoint. No text means it.
+    At(Timestamp),
 }
 
 /// Text that is not a [`Spec`].

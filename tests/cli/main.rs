@@ -5,6 +5,8 @@
 mod support;
 
 mod accounting;
+mod at;
+mod bisect;
 mod collision;
 mod damage;
 mod diff;
