@@ -44,6 +44,8 @@ pub struct Trigger(Cow<'static, str>);
 impl Trigger {
     /// A person or script asked for it.
     pub const MANUAL: Self = Self(Cow::Borrowed("manual"));
+    /// Before and after a command that was run.
+    pub const EXEC: Self = Self(Cow::Borrowed("exec"));
     /// A restore saved what it was about to change: a safety checkpoint.
     pub const PRE_RESTORE: Self = Self(Cow::Borrowed("pre-restore"));
 

@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
+use crate::cli::exec::ExecArguments;
+
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
 /// A checkpoint is the state of a workspace (a directory tree) at one moment. It is named by its
@@ -81,6 +83,7 @@ pub(crate) enum Command {
     Export(ExportArguments),
     Restore(RestoreArguments),
     Undo(UndoArguments),
+    Exec(ExecArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),
