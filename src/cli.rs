@@ -12,6 +12,7 @@ mod cat;
 mod context;
 mod diff;
 mod doctor;
+mod exec;
 mod exit;
 mod export;
 mod failure;
@@ -118,6 +119,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Prune(_)
         | Command::Gc(_)
         | Command::Doctor(_)
+        | Command::Exec(_)
         | Command::Quarantine(_) => Exit::Failed,
     }
 }
@@ -144,6 +146,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Rewind(arguments) => rewind::run(&arguments, context),
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Redo(arguments) => redo::run(&arguments, context),
+        Command::Exec(arguments) => exec::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

@@ -48,6 +48,8 @@ impl Trigger {
     pub const TURN_START: Self = Self(Cow::Borrowed("turn-start"));
     /// A turn of an agent has ended.
     pub const TURN_END: Self = Self(Cow::Borrowed("turn-end"));
+    /// Before and after a command that was run.
+    pub const EXEC: Self = Self(Cow::Borrowed("exec"));
     /// A restore saved what it was about to change: a safety checkpoint.
     pub const PRE_RESTORE: Self = Self(Cow::Borrowed("pre-restore"));
 

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
+use crate::cli::exec::ExecArguments;
 pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 pub(crate) use going_back::{
@@ -94,6 +95,7 @@ pub(crate) enum Command {
     Rewind(RewindArguments),
     Undo(UndoArguments),
     Redo(RedoArguments),
+    Exec(ExecArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),

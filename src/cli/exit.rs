@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Busy,
     /// Stopped by a signal.
     Interrupted,
+    /// As a command that was run, or why it could not be run.
+    Command(u8),
 }
 
 impl Exit {
@@ -36,6 +38,7 @@ impl Exit {
             Self::Damaged => 4,
             Self::Busy => 5,
             Self::Interrupted => 130,
+            Self::Command(code) => code,
         }
     }
 

@@ -3,12 +3,16 @@
 //! The first one sets a flag that the running operation looks at; the second one ends the process at
 //! once, which the store survives as it survives any death.
 
+use std::fs;
 use std::io;
-use std::sync::Arc;
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::flag;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
+use signal_hook::{SigId, flag, low_level};
 
 use crate::cli::exit::Exit;
 
@@ -17,23 +21,58 @@ use crate::cli::exit::Exit;
 pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
     at_once: Arc<AtomicBool>,
+    /// What ends the process at the second signal.
+    second: Arc<Mutex<Vec<SigId>>>,
+}
+
+/// Signals are the business of a command that was started.
+#[derive(Debug)]
+pub(crate) struct PassingOn {
+    interrupt: Interrupt,
+    signals: Signals,
 }
 
 impl Interrupt {
     /// Begins to listen.
     pub(crate) fn listen() -> io::Result<Self> {
-        let interrupt = Self { came: Arc::default(), at_once: Arc::default() };
+        let interrupt =
+            Self { came: Arc::default(), at_once: Arc::default(), second: Arc::default() };
         let status = i32::from(Exit::Interrupted.code());
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // The order matters: the second of these must see the flag as it was before this signal.
+        for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
             flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.at_once))?;
-            flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.came))?;
-            flag::register(signal, Arc::clone(&interrupt.came))?;
         }
+        interrupt.end_at_second()?;
         // A write beyond `ulimit -f` then fails, which is told, and does not kill the process. Nobody
         // looks at the flag. A handler ends with `exec`: what git is given is the default again.
         flag::register(SIGXFSZ, Arc::default())?;
         Ok(interrupt)
+    }
+
+    /// Has the second signal end the process, and the first set the flag.
+    fn end_at_second(&self) -> io::Result<()> {
+        let status = i32::from(Exit::Interrupted.code());
+        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
+            // The order matters: the first of these must see the flag as it was before this signal.
+            let ending =
+                flag::register_conditional_shutdown(signal, status, Arc::clone(&self.came))?;
+            second.extend([ending, flag::register(signal, Arc::clone(&self.came))?]);
+        }
+        Ok(())
+    }
+
+    /// Leaves signals to a command that is about to be started. None that comes from now on is lost or
+    /// ends this process.
+    pub(crate) fn pass_on(&self) -> io::Result<PassingOn> {
+        // The keyboard's reach the command by themselves, as it is of the same process group.
+        for signal in heeded([SIGINT, SIGQUIT]) {
+            flag::register(signal, Arc::default())?;
+        }
+        let signals = Signals::new(heeded([SIGTERM, SIGHUP]))?;
+        for id in self.second.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            low_level::unregister(id);
+        }
+        Ok(PassingOn { interrupt: self.clone(), signals })
     }
 
     /// Whether a signal came.
@@ -56,4 +95,52 @@ impl Interrupt {
         self.at_once.store(false, Ordering::SeqCst);
         result
     }
+}
+
+impl PassingOn {
+    /// Waits for the command, and passes on what would end this process. From then on signals mean what
+    /// they meant before.
+    pub(crate) fn wait(mut self, child: &mut Child) -> io::Result<ExitStatus> {
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::other("the command has no process id"))?;
+        let handle = self.signals.handle();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for signal in &mut self.signals {
+                    // The command may have given itself rights that this process lacks.
+                    if let Some(signal) = Signal::from_named_raw(signal) {
+                        rustix::process::kill_process(id, signal).ok();
+                    }
+                }
+            });
+            // Not reaped here: as long as it is not, no other process can have its number, and a signal
+            // that is just being passed on reaches nobody else.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(error) = rustix::process::waitid(WaitId::Pid(id), options) {
+                if error != rustix::io::Errno::INTR {
+                    break;
+                }
+            }
+            handle.close();
+        });
+        let status = child.wait();
+        self.end()?;
+        status
+    }
+
+    /// Gives signals back their meaning, where no command was started or it has ended.
+    pub(crate) fn end(self) -> io::Result<()> {
+        self.interrupt.end_at_second()
+    }
+}
+
+/// Those of `signals` that were not ignored when this process was started: whoever started it with
+/// `nohup`, or in the background of a script, wants them ignored, by what it starts too.
+fn heeded<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> {
+    static IGNORED: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+    });
+    signals.into_iter().filter(|signal| *IGNORED >> (signal - 1) & 1 == 0)
 }

@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod documents;
 mod durable;
+mod exec;
 mod exits;
 mod export;
 mod help;

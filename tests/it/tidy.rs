@@ -76,7 +76,11 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("rustyline", &["cli"], "the prompt is the program's"),
     ("rusqlite", &["index"], "SQL stays in one place"),
-    ("rustix", &["blobs", "disk", "walk"], "system calls are the edges'"),
+    (
+        "rustix",
+        &["blobs", "cli", "disk", "walk"],
+        "system calls are the edges'; signals the program's",
+    ),
     (
         "serde",
         &[

@@ -1,0 +1,200 @@
+//! `exec`: a command between two checkpoints.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::support::program::{Program, run};
+use crate::support::tree::{build, file};
+
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one\n")), ("src/b.txt", file("two\n"))]);
+    program
+}
+
+/// `exec ... -- sh -c SCRIPT`.
+fn script(options: &[&str], script: &str) -> Vec<String> {
+    let words = [&["exec"], options, &["--", "sh", "-c", script]].concat();
+    words.into_iter().map(str::to_owned).collect()
+}
+
+fn triggers(program: &Program) -> Vec<String> {
+    let listed = program.run(["list", "--json"]).ok().json();
+    let checkpoints = listed["checkpoints"].as_array().unwrap().clone();
+    checkpoints.iter().map(|it| it["trigger"].as_str().unwrap().to_owned()).collect()
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
+}
+
+#[test]
+fn streams_and_status_are_the_commands_own() {
+    let program = program();
+    let words = script(&["--session", "s"], "cat; echo aside >&2; echo new > a.txt; exit 7");
+    let mut child = program
+        .command(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"what is typed\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    assert_eq!(output.stdout, b"what is typed\n");
+    assert!(stderr.starts_with("aside\n"), "{stderr}");
+    assert!(stderr.contains("sh, ended with 7: 1 modified between s:0 and s:1"), "{stderr}");
+    assert!(stderr.contains("  M  a.txt\n"), "{stderr}");
+    assert_eq!(triggers(&program), ["exec", "exec"]);
+    let content = |id: &str| program.run(["cat", id, "a.txt"]).ok().stdout;
+    assert_eq!((content("s:0"), content("s:1")), ("one\n".into(), "new\n".into()));
+}
+
+#[test]
+fn a_command_that_a_signal_ends_gives_128_and_its_number() {
+    let program = program();
+    program.run(script(&[], "kill -TERM $$")).exits(128 + 15);
+    program.run(script(&[], "kill -KILL $$")).exits(128 + 9);
+    assert_eq!(triggers(&program).len(), 4);
+}
+
+#[test]
+fn what_is_to_end_the_program_reaches_the_command_and_its_end_is_waited_for() {
+    let program = program();
+    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP")] {
+        // The file is written only after the signal.
+        let waiting = format!(
+            "trap 'echo {name} > got; exit 9' {name}; echo ready; while :; do sleep 0.05; done"
+        );
+        let mut child =
+            program.command(script(&[], &waiting)).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        kill_process(pid(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
+        assert_eq!(program.run(["cat", "latest", "got"]).ok().stdout, format!("{name}\n"));
+    }
+}
+
+#[test]
+fn the_keyboard_ends_the_command_and_not_the_program() {
+    let program = program();
+    // As often as somebody presses the keys: the second one would end any other command of ours.
+    let waiting = "n=0; trap 'n=$((n+1)); echo $n; [ $n = 3 ] && exit 5' INT; echo ready; \
+                   while :; do sleep 0.05; done";
+    let mut child = program
+        .command(script(&[], waiting))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    for count in ["1", "2", "3"] {
+        kill_process_group(pid(&child), Signal::INT).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), count);
+    }
+    let status = child.wait().unwrap();
+    let mut stderr = String::new();
+    child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(5), None), "{stderr}");
+    assert_eq!(triggers(&program), ["exec", "exec"]);
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored_for_the_command() {
+    let program = program();
+    let words = script(&[], "kill -HUP $$; kill -INT $$; echo alive");
+    let outer = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];
+    assert_eq!(run(&mut program.under(&outer, words)).ok().stdout, "alive\n");
+    // And where it was not, it is not.
+    program.run(script(&[], "kill -HUP $$; echo alive")).exits(128 + 1);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_told_as_a_shell_tells_it() {
+    let program = program();
+    let plain = program.workspace().join("plain");
+    fs::write(&plain, "no program").unwrap();
+    let run = program.run(["exec", "--", "./plain"]).exits(126);
+    assert!(run.stderr.contains("error: cannot run ./plain"), "{}", run.stderr);
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).unwrap();
+    program.run(["exec", "--", "./plain"]).exits(126);
+    let run = program.run(["exec", "--", "no-such-command"]).exits(127);
+    assert!(run.stderr.contains("error: cannot run no-such-command"), "{}", run.stderr);
+    program.run(["exec", "--"]).exits(2);
+    // The checkpoint before it was made by then; there is none after it.
+    assert_eq!(triggers(&program).len(), 3);
+}
+
+#[test]
+fn without_a_checkpoint_before_it_the_command_is_not_started() {
+    let program = program();
+    fs::create_dir_all(program.store()).unwrap();
+    fs::write(program.store().join("format.json"), r#"{"turnpoint_store":99}"#).unwrap();
+    let run = program.run(script(&[], "echo ran > ran")).exits(125);
+    assert!(run.stderr.contains("error: the store"), "{}", run.stderr);
+    assert!(!program.workspace().join("ran").exists());
+}
+
+#[test]
+fn without_a_checkpoint_after_it_the_status_is_the_commands_all_the_same() {
+    let program = program();
+    let store = program.store().display().to_string();
+    for (status, session) in [(0, "s"), (3, "t")] {
+        let breaking = format!(
+            "mv {store}/format.json saved; echo '{{\"turnpoint_store\":99}}' > \
+             {store}/format.json; exit {status}"
+        );
+        let run = program.run(script(&["--session", session], &breaking)).exits(status);
+        assert!(run.stderr.contains("is in no checkpoint"), "{}", run.stderr);
+        let saved = program.workspace().join("saved");
+        fs::rename(saved, program.store().join("format.json")).unwrap();
+        let listed = program.run(["list", "--session", session, "--json"]).ok().json();
+        assert_eq!(listed["checkpoints"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn the_report_says_what_happened() {
+    let program = program();
+    let options = ["--session", "s", "--label", "l", "--report", "../report.json", "-q"];
+    let run = program.run(script(&options, "mv a.txt c.txt; exit 4")).exits(4);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
+    let text = fs::read_to_string(program.root().join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], 1);
+    assert_eq!((&report["status"], &report["signal"]), (&4.into(), &serde_json::Value::Null));
+    assert_eq!(report["command"][2]["text"], "mv a.txt c.txt; exit 4");
+    assert_eq!(report["before"], serde_json::json!({ "session": "s", "seq": 0 }));
+    assert_eq!(report["after"], serde_json::json!({ "session": "s", "seq": 1 }));
+    assert_eq!(report["changes"][0]["change"], "renamed");
+    assert_eq!(report["changes"][0]["from"], "a.txt");
+    let listed = program.run(["list", "--session", "s", "--json"]).ok().json();
+    assert_eq!(listed["checkpoints"][0]["label"], "l");
+    // Standard output is the command's.
+    let run = program.run(["exec", "--json", "--", "true"]).exits(2);
+    assert!(run.stderr.contains("--report FILE"), "{}", run.stderr);
+    // A report that cannot be written is told, and changes nothing.
+    let run = program.run(["exec", "--report", "/no/such/place", "--", "true"]).ok();
+    assert!(run.stderr.contains("cannot write /no/such/place"), "{}", run.stderr);
+}
+
+#[test]
+fn the_command_runs_where_one_stands() {
+    let program = program();
+    let below = program.workspace().join("src");
+    let at = run(program.command(["exec", "--", "pwd"]).current_dir(&below)).ok();
+    assert_eq!(at.stdout.trim_end(), below.to_str().unwrap());
+    let at = program.run(["exec", "-C", "src", "--", "pwd"]).ok();
+    assert_eq!(at.stdout.trim_end(), below.to_str().unwrap());
+}
