@@ -2,6 +2,7 @@
 
 mod bisect;
 mod checkpoint;
+mod shell;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use turnpoint::manifest::Trigger;
 
 pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
+pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Shell};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -99,6 +101,10 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     Quarantine(QuarantineArguments),
     Sql(SqlArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
+    #[command(hide = true)]
+    Complete(CompleteArguments),
     /// The names of another tool for `list` and `restore`
     Checkpoints {
         #[command(subcommand)]
