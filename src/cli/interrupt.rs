@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::flag;
+use signal_hook::{SigId, flag, low_level};
 
 use crate::cli::exit::Exit;
 
@@ -17,17 +17,22 @@ use crate::cli::exit::Exit;
 pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
     at_once: Arc<AtomicBool>,
+    /// What ends the process at the second signal, by signal.
+    second: Vec<(i32, SigId)>,
 }
 
 impl Interrupt {
     /// Begins to listen.
     pub(crate) fn listen() -> io::Result<Self> {
-        let interrupt = Self { came: Arc::default(), at_once: Arc::default() };
+        let mut interrupt =
+            Self { came: Arc::default(), at_once: Arc::default(), second: Vec::new() };
         let status = i32::from(Exit::Interrupted.code());
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The order matters: the second of these must see the flag as it was before this signal.
             flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.at_once))?;
-            flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupt.came))?;
+            let came = Arc::clone(&interrupt.came);
+            let second = flag::register_conditional_shutdown(signal, status, came)?;
+            interrupt.second.push((signal, second));
             flag::register(signal, Arc::clone(&interrupt.came))?;
         }
         // A write beyond `ulimit -f` then fails, which is told, and does not kill the process. Nobody
@@ -39,6 +44,25 @@ impl Interrupt {
     /// Whether a signal came.
     pub(crate) fn came(&self) -> bool {
         self.came.load(Ordering::SeqCst)
+    }
+
+    /// From here on Ctrl-C ends the process no more: there is another one at work on the terminal, which
+    /// takes the key for itself, and must not be left behind there.
+    pub(crate) fn outlive_the_terminal(&self) {
+        self.unregister(|signal| signal == SIGINT);
+    }
+
+    /// From here on no signal of these ends the process: there is something to clean up.
+    pub(crate) fn outlive_signals(&self) {
+        self.unregister(|_| true);
+    }
+
+    /// Does it anew not: it would come after the flag is set, and the first signal would look like the
+    /// second.
+    fn unregister(&self, which: impl Fn(i32) -> bool) {
+        for (_, second) in self.second.iter().filter(|(signal, _)| which(*signal)) {
+            low_level::unregister(*second);
+        }
     }
 
     /// What was stopped is over: the next signal is about something else.
