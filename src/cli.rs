@@ -9,6 +9,8 @@ mod ask;
 mod bisect;
 mod capture;
 mod cat;
+mod complete;
+mod completions;
 mod context;
 mod diff;
 mod doctor;
@@ -25,6 +27,7 @@ mod label;
 mod list;
 mod log;
 mod ls;
+mod man;
 mod moment;
 mod operations;
 mod pager;
@@ -65,6 +68,9 @@ pub(crate) fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error).into(),
     };
+    if let Command::Complete(words) = &arguments.command {
+        return complete::run(words, arguments.global.directory).into();
+    }
     let style = printer::Style::of(&arguments.global);
     let mut context = match Settings::resolve(&arguments.global)
         .and_then(|settings| Context::new(settings, style))
@@ -118,6 +124,9 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Label(_)
         | Command::Prune(_)
         | Command::Gc(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Complete(_)
         | Command::Doctor(_)
         | Command::Exec(_)
         | Command::Quarantine(_) => Exit::Failed,
@@ -158,5 +167,8 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Doctor(arguments) => doctor::run(&arguments, context),
         Command::Quarantine(arguments) => quarantine::run(&arguments, context),
         Command::Sql(arguments) => sql::run(&arguments, context),
+        Command::Completions(arguments) => completions::run(&arguments, context),
+        Command::Man(arguments) => man::run(&arguments, context),
+        Command::Complete(arguments) => Ok(complete::run(&arguments, None)),
     }
 }

@@ -39,6 +39,10 @@ pub const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A small JSON file of the store (pin, session, workspace) is never longer than this.
 pub const SMALL_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// How many checkpoints of a session a shell offers at most: a manifest is read for each, while somebody
+/// waits.
+pub const OFFERED_MAX: usize = 100;
+
 /// Content of a file above this is not held, by default: 8 MiB.
 pub const FILE_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 

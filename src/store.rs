@@ -14,6 +14,7 @@ mod history;
 mod interrupted;
 mod into;
 mod log;
+mod offering;
 mod preparing;
 mod quarantining;
 mod querying;

@@ -3,6 +3,7 @@
 mod bisect;
 mod checkpoint;
 mod going_back;
+mod shell;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,11 +14,13 @@ use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
 use crate::cli::exec::ExecArguments;
+
 pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 pub(crate) use going_back::{
     ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
 };
+pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Shell};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
@@ -107,6 +110,10 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     Quarantine(QuarantineArguments),
     Sql(SqlArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
+    #[command(hide = true)]
+    Complete(CompleteArguments),
     /// The names of another tool for `list` and `restore`
     Checkpoints {
         #[command(subcommand)]

@@ -63,12 +63,11 @@ pub(crate) fn run(arguments: &BisectArguments, context: &mut Context) -> Outcome
     let between = context.run(|store, monitor| store.states_between(&good, &bad, monitor))?;
     let unreadable = between.unreadable;
     tell_unreadable(&unreadable, context);
+    context.interrupt.outlive_signals();
     let scratch = Scratch::new(&root)?;
     let mut trial = Trial { command: &arguments.command, root: &root, scratch, steps: Vec::new() };
     let searched = search(between.states, &mut trial, context);
     let Trial { scratch, steps, .. } = trial;
-    // The signal that ended the search is dealt with; it takes two more to end the cleaning up.
-    context.interrupt.forget();
     // What was found stands, whether or not the directory can be removed.
     let closed = scratch.close();
     let bisection = searched?;

@@ -56,7 +56,8 @@ impl Context {
         operation: impl FnOnce(&Store, &mut Printer, &dyn Monitor) -> T,
     ) -> T {
         let style = self.printer.style();
-        let draws = !style.quiet && !style.json && io::stderr().is_terminal();
+        let is_shown = !style.quiet && !style.json && !self.printer.is_paged();
+        let draws = is_shown && io::stderr().is_terminal();
         let watch = Watch::start(style, draws, self.interrupt.clone());
         if self.found_damage {
             watch.expect_damage();
@@ -65,6 +66,14 @@ impl Context {
         self.found_damage |= watch.found_damage();
         self.notices.extend(watch.finish());
         result
+    }
+
+    /// Shows what is printed from here on with a pager, if a person looks at it.
+    pub(crate) fn page(&mut self) -> io::Result<()> {
+        if self.printer.page()? {
+            self.interrupt.outlive_the_terminal();
+        }
+        Ok(())
     }
 
     /// The workspace that is meant: the directory that was named, else what is found from the

@@ -159,7 +159,7 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
     // What was read of the contents is told before a pager takes the terminal.
     let counted = if arguments.stat { Some(stat::count(found, context)?) } else { None };
     if !arguments.no_pager {
-        context.printer.page()?;
+        context.page()?;
     }
     if arguments.patch {
         return patch::print(&found.changes, AfterIs::of(found), context);

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &FindArguments, context: &mut Context) -> Outcome<E
         context.document(&document(&found))?;
     } else {
         if !arguments.no_pager {
-            context.printer.page()?;
+            context.page()?;
         }
         print(&found, arguments, context)?;
     }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -22,7 +22,17 @@ pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
     at_once: Arc<AtomicBool>,
     /// What ends the process at the second signal.
-    second: Arc<Mutex<Vec<SigId>>>,
+    second: Arc<Mutex<Vec<Second>>>,
+}
+
+/// What is registered for one signal.
+#[derive(Debug)]
+struct Second {
+    signal: i32,
+    /// What ends the process if the flag is set.
+    ending: SigId,
+    /// What sets the flag.
+    flag: SigId,
 }
 
 /// Signals are the business of a command that was started.
@@ -51,12 +61,13 @@ impl Interrupt {
     /// Has the second signal end the process, and the first set the flag.
     fn end_at_second(&self) -> io::Result<()> {
         let status = i32::from(Exit::Interrupted.code());
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.registered();
         for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
             // The order matters: the first of these must see the flag as it was before this signal.
             let ending =
                 flag::register_conditional_shutdown(signal, status, Arc::clone(&self.came))?;
-            second.extend([ending, flag::register(signal, Arc::clone(&self.came))?]);
+            let flag = flag::register(signal, Arc::clone(&self.came))?;
+            second.push(Second { signal, ending, flag });
         }
         Ok(())
     }
@@ -69,8 +80,9 @@ impl Interrupt {
             flag::register(signal, Arc::default())?;
         }
         let signals = Signals::new(heeded([SIGTERM, SIGHUP]))?;
-        for id in self.second.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            low_level::unregister(id);
+        for Second { ending, flag, .. } in self.registered().drain(..) {
+            low_level::unregister(ending);
+            low_level::unregister(flag);
         }
         Ok(PassingOn { interrupt: self.clone(), signals })
     }
@@ -78,6 +90,29 @@ impl Interrupt {
     /// Whether a signal came.
     pub(crate) fn came(&self) -> bool {
         self.came.load(Ordering::SeqCst)
+    }
+
+    /// From here on Ctrl-C ends the process no more: there is another one at work on the terminal, which
+    /// takes the key for itself, and must not be left behind there.
+    pub(crate) fn outlive_the_terminal(&self) {
+        self.unregister(|signal| signal == SIGINT);
+    }
+
+    /// From here on no signal of these ends the process: there is something to clean up.
+    pub(crate) fn outlive_signals(&self) {
+        self.unregister(|_| true);
+    }
+
+    /// The flag is still set by a signal. What ends the process cannot be registered again alone: it would
+    /// come after the flag is set, and the first signal would look like the second.
+    fn unregister(&self, which: impl Fn(i32) -> bool) {
+        for second in self.registered().iter().filter(|second| which(second.signal)) {
+            low_level::unregister(second.ending);
+        }
+    }
+
+    fn registered(&self) -> MutexGuard<'_, Vec<Second>> {
+        self.second.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was stopped is over: the next signal is about something else.

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
         true
     } else {
         if !arguments.no_pager {
-            context.printer.page()?;
+            context.page()?;
         }
         if arguments.patch {
             print_patches(&history, context)?

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style as AnsiStyle};
@@ -105,9 +106,29 @@ pub(crate) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     size.map(|(width, _)| usize::from(width.0).max(20))
 }
 
-/// Writes one line to standard error.
+/// What is to be told when the pager has ended; nothing is held where none runs.
+static HELD: Mutex<Option<String>> = Mutex::new(None);
+
+/// Writes one line to standard error; where a pager has the terminal, when it has ended.
 pub(crate) fn aside(text: &str) {
-    writeln!(io::stderr(), "{text}").ok();
+    match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(held) => {
+            held.push_str(text);
+            held.push('\n');
+        }
+        None => {
+            writeln!(io::stderr(), "{text}").ok();
+        }
+    }
+}
+
+fn hold_asides() {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+}
+
+fn release_asides() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    io::stderr().write_all(held.unwrap_or_default().as_bytes()).ok();
 }
 
 /// What a line on standard error is.
@@ -200,17 +221,23 @@ impl Printer {
         Self { out, style, width, is_terminal, colors: style.colors_stdout() }
     }
 
-    /// Shows what is printed from here on with a pager, if a person looks at it. [`Printer::close`] waits
-    /// for the person.
-    pub(crate) fn page(&mut self) -> io::Result<()> {
+    /// Shows what is printed from here on with a pager, if a person looks at it, and says whether it does.
+    /// [`Printer::close`] waits for the person.
+    pub(crate) fn page(&mut self) -> io::Result<bool> {
         if !self.is_terminal || self.style.json {
-            return Ok(());
+            return Ok(false);
         }
         self.out.flush()?;
         if let Some(pager) = Pager::start() {
+            hold_asides();
             self.out = BufWriter::new(Output::Pager(pager));
         }
-        Ok(())
+        Ok(self.is_paged())
+    }
+
+    /// Whether a pager has the terminal.
+    pub(crate) fn is_paged(&self) -> bool {
+        matches!(self.out.get_ref(), Output::Pager(_))
     }
 
     /// Everything printed so far is written, and has been read where a pager shows it.
@@ -218,6 +245,7 @@ impl Printer {
         let flushed = self.out.flush();
         if let Output::Pager(pager) = self.out.get_mut() {
             pager.wait();
+            release_asides();
         }
         flushed
     }

@@ -26,13 +26,19 @@ pub(crate) struct Settings {
 impl Settings {
     /// Looks at arguments, environment and current directory.
     pub(crate) fn resolve(arguments: &GlobalArguments) -> Outcome<Self> {
-        let is_named = arguments.directory.is_some();
-        let directory = arguments.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        let settings = Self::of_directory(arguments.directory.clone())?;
+        Ok(Self { workspace: arguments.workspace, ..settings })
+    }
+
+    /// Where a directory is named, or is not, and nothing else.
+    pub(crate) fn of_directory(named: Option<PathBuf>) -> Outcome<Self> {
+        let is_named = named.is_some();
+        let directory = named.unwrap_or_else(|| PathBuf::from("."));
         Ok(Self {
             home: sessions_home()?,
             directory: real_path(&directory)?,
             is_named,
-            workspace: arguments.workspace,
+            workspace: None,
         })
     }
 }

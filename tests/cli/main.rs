@@ -29,6 +29,7 @@ mod questions;
 mod reader;
 mod retention;
 mod scaffolding;
+mod shell;
 mod sql;
 mod storm;
 mod terminal;

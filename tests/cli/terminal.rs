@@ -137,6 +137,42 @@ fn a_comparison_is_shown_with_a_pager_in_color_and_escaped() {
     assert!(!not.stdout.contains("> "), "{}", not.stdout);
 }
 
+/// As [`paged`], with keys that are typed when something is shown.
+fn paged_and_typed(program: &Program, pager: &str, talk: &str, arguments: &[&str]) -> Run {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
+    let mut command = program.other("python3");
+    command.arg(script).args(["80", talk, env!("CARGO_BIN_EXE_turnpoint")]).args(arguments);
+    run(command.env("TERM", "xterm").env("TURNPOINT_PAGER", pager))
+}
+
+#[test]
+fn ctrl_c_in_a_pager_is_the_pagers() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed\n").unwrap();
+    // A signal may end a `read`, or may not.
+    let pager = "cat > ../shown; trap 'echo seen' INT; echo ready; \
+                 until read answer < /dev/tty; do :; done; echo ended $answer";
+    let talk = r#"[["ready", "\u0003"], ["seen", "\u0003"], ["seen", "q\n"]]"#;
+    let run = paged_and_typed(&program, pager, talk, &["diff", "s", "0", "-p"]).ok();
+    assert!(run.stdout.contains("ended q"), "{run:?}");
+    let shown = fs::read_to_string(program.root().join("shown")).unwrap();
+    assert!(shown.contains("changed"), "{shown}");
+}
+
+#[test]
+fn a_warning_waits_until_the_pager_has_ended() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed\n").unwrap();
+    let listed = program.run(["ls", "s:0", "a.txt", "--json"]).ok().json();
+    let hash = listed["entries"][0]["hash"].as_str().unwrap().to_owned();
+    fs::remove_file(program.store().join("blobs").join(hash.split_at(2).0).join(&hash)).unwrap();
+    // It goes on when the program has printed everything.
+    let pager = "cat; echo the pager has ended";
+    let run = paged(&program, "80", pager, &["diff", "s", "0", "-p"]).exits(4);
+    let at = |text: &str| run.stdout.find(text).unwrap_or_else(|| panic!("{text}: {run:?}"));
+    assert!(at("warning:") > at("the pager has ended"), "{run:?}");
+}
+
 #[test]
 fn a_comparison_fits_the_terminal() {
     let program = program();

@@ -60,6 +60,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("base64", &["cli", "manifest", "walk"], "bytes that are not text, in JSON"),
     ("blake3", &["hash"], "one place decides what a blob is named by"),
     ("clap", &["cli", "main"], "arguments are the program's"),
+    ("clap_mangen", &["cli"], "manual pages are the program's"),
     ("csv", &["cli"], "a form of output"),
     ("etcetera", &["cli", "main"], "the library is told its directories"),
     ("globset", &["compare"], "one meaning of patterns that are typed"),

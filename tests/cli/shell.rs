@@ -1,0 +1,158 @@
+//! Completion in bash, and manual pages.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::fingerprint;
+use crate::support::program::{Program, run};
+use crate::support::tree::{build, file};
+
+/// A workspace with two sessions and one more that is another's; turnpoint is on the PATH of `bash`.
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let root = program.workspace();
+    let files = [
+        ("a.txt", file("one")),
+        ("src/main.rs", file("m")),
+        ("src/with space$x.rs", file("s")),
+        ("gone.txt", file("g")),
+        (".env", file("KEY=1")),
+    ];
+    build(&root, files);
+    program.run(["capture", "--session", "fix-login", "--label", "before it"]).ok();
+    fs::remove_file(root.join("gone.txt")).unwrap();
+    program.run(["capture", "--session", "fix-login"]).ok();
+    program.run(["capture", "--session", "feature", "--label", "later"]).ok();
+    fs::create_dir(program.root().join("bin")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_turnpoint"), program.root().join("bin/turnpoint")).unwrap();
+    program
+}
+
+/// What bash would put in place of the word under the cursor, at the end of `line`.
+fn completed(program: &Program, line: &str) -> Vec<String> {
+    let script = r#"
+        source <(turnpoint completions bash)
+        complete -p turnpoint | grep -q -- '-F _turnpoint turnpoint' || exit 9
+        COMP_LINE=$1 COMP_POINT=${#1}
+        _turnpoint turnpoint 2>/dev/null
+        (( ${#COMPREPLY[@]} )) && printf '%s\n' "${COMPREPLY[@]}"
+        exit 0
+    "#;
+    let path = format!("{}/bin:{}", program.root().display(), std::env::var("PATH").unwrap());
+    let mut bash = program.other("bash");
+    bash.args(["--norc", "-c", script, "bash", line]).env("PATH", path);
+    run(&mut bash).ok().stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_offers_what_can_come_next() {
+    let program = program();
+    for (line, expected) in [
+        ("turnpoint unp", &["unpin"][..]),
+        ("turnpoint checkpoints ", &["list", "restore", "help"]),
+        ("turnpoint diff --st", &["--stat"]),
+        ("turnpoint --color ", &["auto", "always", "never"]),
+        ("turnpoint list --color=al", &["always"]),
+        ("turnpoint completions ", &["bash", "zsh", "fish"]),
+        ("turnpoint show ", &["latest", "feature", "fix-login"]),
+        ("turnpoint show fi", &["fix-login"]),
+        ("turnpoint show fix-login ", &["1", "0"]),
+        ("turnpoint show fix-login:", &["1", "0"]),
+        ("turnpoint show FIX-LOGIN ", &["1", "0"]),
+        ("turnpoint show nothing:", &[]),
+        ("turnpoint show @", &["@later", "@before\\ it"]),
+        ("turnpoint list --session f", &["feature", "fix-login"]),
+        ("turnpoint restore --session=fi", &["fix-login"]),
+        ("turnpoint show --session fix-login ", &["1", "0"]),
+        ("turnpoint diff fix-login 0 ", &["1", "0", "a.txt", "gone.txt", "src/"]),
+        ("turnpoint cat fix-login 0 ", &["a.txt", "gone.txt", "src/"]),
+        ("turnpoint cat fix-login:1 ", &["a.txt", "src/"]),
+        ("turnpoint cat latest src/m", &["src/main.rs"]),
+        ("turnpoint cat latest src/w", &["src/with\\ space\\$x.rs"]),
+        ("turnpoint cat latest src/with\\ s", &["src/with\\ space\\$x.rs"]),
+        ("turnpoint restore --at 1s ./src/", &["./src/main.rs", "./src/with\\ space\\$x.rs"]),
+        ("turnpoint restore latest -- g", &[]),
+        ("turnpoint -C .. restore latest ", &[]),
+        ("turnpoint log s", &[]),
+        ("turnpoint cat latest 'src/", &[]),
+        ("turnpoint nonsense ", &[]),
+    ] {
+        assert_eq!(completed(&program, line), expected, "{line}");
+    }
+    let commands = completed(&program, "turnpoint ");
+    assert!(commands.len() > 20 && !commands.contains(&"complete".to_owned()), "{commands:?}");
+}
+
+#[test]
+fn the_other_shells_get_words_and_what_they_are() {
+    let program = program();
+    let offered = |shell: &str, words: &[&str]| {
+        program.run([&["complete", "--shell", shell, "--"], words].concat()).ok().stdout
+    };
+    for shell in ["zsh", "fish"] {
+        assert_eq!(offered(shell, &["unp"]), "unpin\tUnpin a checkpoint\n");
+        let seqs = offered(shell, &["show", "fix-login:"]);
+        let mut lines = seqs.lines();
+        assert!(lines.next().unwrap().starts_with("fix-login:1\t"), "{seqs}");
+        assert!(lines.next().unwrap().ends_with("manual, before it"), "{seqs}");
+        assert_eq!(offered(shell, &["cat", "latest", "src/with"]), "src/with space$x.rs\n");
+        let script = program.run(["completions", shell]).ok().stdout;
+        assert!(script.contains(&format!("turnpoint complete --shell {shell} -- ")), "{script}");
+    }
+    let document = program.run(["completions", "zsh", "--json"]).ok().json();
+    assert_eq!(document["script"], program.run(["completions", "zsh"]).ok().stdout);
+}
+
+#[test]
+fn it_changes_nothing_and_says_nothing_of_what_goes_wrong() {
+    let program = program();
+    // No index is made, no lock is taken, and no file is touched.
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        fs::remove_file(program.store().join(name)).ok();
+    }
+    let damaged = program.store().join("fix-login/0.json");
+    fs::write(&damaged, "nothing").unwrap();
+    let before = fingerprint::with_stamps(&program.sessions_home());
+    for line in ["turnpoint show fix-login ", "turnpoint cat latest ", "turnpoint show @"] {
+        assert!(!completed(&program, line).is_empty(), "{line}");
+    }
+    assert_eq!(completed(&program, "turnpoint show fix-login "), ["1"]);
+    assert_eq!(completed(&program, "turnpoint cat fix-login:0 "), [""; 0]);
+    fingerprint::assert_same(&before, &fingerprint::with_stamps(&program.sessions_home()));
+    fs::remove_dir_all(program.sessions_home()).unwrap();
+    for words in [&["show", ""][..], &["show", "s:"], &["cat", "latest", ""], &["-C", "x", "sh"]] {
+        let run = program.run([&["complete", "--shell", "fish", "--"], words].concat()).ok();
+        assert_eq!(run.stderr, "");
+    }
+    assert!(!program.sessions_home().exists());
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let program = program();
+    let page = program.run(["man"]).ok().stdout;
+    assert!(page.contains(".TH turnpoint 1") && page.contains("turnpoint\\-restore(1)"), "{page}");
+    program.run(["man", "../none"]).exits(1);
+    let directory = program.root().join("man");
+    fs::create_dir(&directory).unwrap();
+    program.run(["man", "../man"]).ok();
+    let mut names: Vec<String> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let help = program.run(["--help"]).ok().stdout;
+    for name in &names {
+        let command = name.trim_start_matches("turnpoint").trim_end_matches(".1");
+        let command = command.split('-').nth(1).unwrap_or("Commands");
+        assert!(help.contains(command), "{name}");
+        let page = fs::read_to_string(directory.join(name)).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(names.contains(&"turnpoint-restore.1".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("complete.1")), "{names:?}");
+    assert_eq!(fs::read_to_string(directory.join("turnpoint.1")).unwrap(), page);
+    let again = program.run(["man", "../man", "--json"]).ok().json();
+    assert_eq!(again["directory"]["path"], "../man");
+    assert_eq!(program.run(["man", "--json"]).ok().json()["page"], page);
+}
