@@ -8,6 +8,7 @@ mod arguments;
 mod ask;
 mod capture;
 mod cat;
+mod config;
 mod context;
 mod diff;
 mod doctor;
@@ -66,13 +67,14 @@ pub(crate) fn main() -> ExitCode {
         Ok(context) => context,
         Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
+    let style = context.printer.style();
     let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
         context.printer.close()?;
         Ok(exit)
     });
     match outcome {
-        Ok(Exit::Done) => Exit::damaged_if(context.found_damage).into(),
+        Ok(Exit::Done) => Exit::damaged_if(context.found_damage || context.is_disobedient).into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
@@ -98,6 +100,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Find(_)
         | Command::Verify(_)
         | Command::Sql(_)
+        | Command::Config(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Export(_)
@@ -144,5 +147,6 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Doctor(arguments) => doctor::run(&arguments, context),
         Command::Quarantine(arguments) => quarantine::run(&arguments, context),
         Command::Sql(arguments) => sql::run(&arguments, context),
+        Command::Config(arguments) => config::run(&arguments, context),
     }
 }

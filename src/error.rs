@@ -4,6 +4,7 @@
 //! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
 //! no final period, the source's text is not repeated.
 
+mod configuration;
 mod details;
 mod query;
 mod system;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
+pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
 pub use details::{BadFile, LostContent, Repair};
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
@@ -414,6 +416,10 @@ pub enum Error {
     #[error(transparent)]
     Query(#[from] QueryError),
 
+    /// The configuration cannot be obeyed.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+
     /// A strict capture could not hold everything; nothing was stored.
     #[error("{problems} paths could not be held whole")]
     Incomplete {
@@ -463,6 +469,7 @@ impl Error {
             | Self::WorkspaceNotFound { .. }
             | Self::OperationNotFound { .. }
             | Self::NotOfStore { .. }
+            | Self::Configuration(_)
             | Self::NoOpenRestore { .. }
             | Self::NothingToUndo { .. } => ErrorClass::Input,
             Self::OtherWorkspace { .. }
@@ -560,6 +567,7 @@ impl Error {
             Self::IntoNotEmpty { .. } => "into-not-empty",
             Self::DeletionBlocked { .. } => "deletion-blocked",
             Self::Query(error) => error.code(),
+            Self::Configuration(_) => "configuration",
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -651,6 +659,7 @@ impl Error {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
             Self::Query(error) => error.hint(),
+            Self::Configuration(error) => return error.hint(),
             _ => return None,
         };
         Some(text)

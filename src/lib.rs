@@ -8,6 +8,7 @@ mod capture;
 pub mod checkpoint;
 pub mod clock;
 pub mod compare;
+mod configuration;
 mod disk;
 mod doctor;
 mod error;
@@ -39,8 +40,12 @@ mod workspaces;
 
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
+pub use configuration::WORKSPACE_FILE;
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, QueryError, Repair, Result};
+pub use error::{
+    BadFile, ConfigurationError, ConfigurationProblem, Error, ErrorClass, LostContent, Place,
+    Position, QueryError, Repair, Result,
+};
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};

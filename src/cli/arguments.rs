@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod config;
+
+pub(crate) use config::{ConfigArguments, ConfigCommand};
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,8 +60,8 @@ pub(crate) struct GlobalArguments {
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto)]
-    pub(crate) color: ColorWhen,
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<ColorWhen>,
 }
 
 /// When to use colors.
@@ -92,6 +96,7 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     Quarantine(QuarantineArguments),
     Sql(SqlArguments),
+    Config(ConfigArguments),
     /// The names of another tool for `list` and `restore`
     Checkpoints {
         #[command(subcommand)]
@@ -144,10 +149,7 @@ pub(crate) struct CaptureArguments {
 /// A length of time as people write it: `7d`, `36h`, `1h30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
-    let span: jiff::Span = text.parse().map_err(|_| expected())?;
-    let relative = jiff::SpanRelativeTo::days_are_24_hours();
-    let length = span.to_duration(relative).map_err(|_| expected())?;
-    Duration::try_from(length).map_err(|_| expected())
+    turnpoint::clock::length_of(text).ok_or_else(expected)
 }
 
 fn trigger(text: &str) -> Result<Trigger, String> {

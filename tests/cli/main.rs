@@ -6,6 +6,7 @@ mod support;
 
 mod accounting;
 mod collision;
+mod configuration;
 mod damage;
 mod diff;
 mod doctor;
