@@ -11,6 +11,7 @@ mod capture;
 mod cat;
 mod complete;
 mod completions;
+mod config;
 mod context;
 mod diff;
 mod doctor;
@@ -78,13 +79,14 @@ pub(crate) fn main() -> ExitCode {
         Ok(context) => context,
         Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
+    let style = context.printer.style();
     let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
         context.printer.close()?;
         Ok(exit)
     });
     match outcome {
-        Ok(Exit::Done) => Exit::damaged_if(context.found_damage).into(),
+        Ok(Exit::Done) => Exit::damaged_if(context.found_damage || context.is_disobedient).into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
@@ -111,6 +113,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Bisect(_)
         | Command::Verify(_)
         | Command::Sql(_)
+        | Command::Config(_)
         | Command::Checkpoints { command: CheckpointsCommand::List(_) } => Exit::Damaged,
         Command::Restore(_)
         | Command::Export(_)
@@ -170,5 +173,6 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Man(arguments) => man::run(&arguments, context),
         Command::Complete(arguments) => Ok(complete::run(&arguments, None)),
+        Command::Config(arguments) => config::run(&arguments, context),
     }
 }

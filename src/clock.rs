@@ -96,6 +96,14 @@ impl Zone {
     }
 }
 
+/// A length of time as people write it: `7d`, `36h`, `1h30m`; a day is 24 hours. `None` where it is
+/// none.
+pub fn length_of(text: &str) -> Option<Duration> {
+    let span: jiff::Span = text.parse().ok()?;
+    let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
+    Duration::try_from(length).ok()
+}
+
 #[cfg(feature = "testing")]
 fn shift_ns() -> i64 {
     std::env::var("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS")

@@ -4,6 +4,7 @@
 //! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
 //! no final period, the source's text is not repeated.
 
+mod configuration;
 mod details;
 mod going_back;
 mod query;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
+pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
 pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair};
 pub use going_back::GoingBackError;
 pub use query::QueryError;
@@ -428,6 +430,10 @@ pub enum Error {
     #[error(transparent)]
     Query(#[from] QueryError),
 
+    /// The configuration cannot be obeyed.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+
     /// A strict capture could not hold everything; nothing was stored.
     #[error("{problems} paths could not be held whole")]
     Incomplete {
@@ -480,6 +486,7 @@ impl Error {
             | Self::WorkspaceNotFound { .. }
             | Self::OperationNotFound { .. }
             | Self::NotOfStore { .. }
+            | Self::Configuration(_)
             | Self::NoOpenRestore { .. }
             | Self::NothingToUndo { .. } => ErrorClass::Input,
             Self::OtherWorkspace { .. }
@@ -580,6 +587,7 @@ impl Error {
             Self::DeletionBlocked { .. } => "deletion-blocked",
             Self::Query(error) => error.code(),
             Self::GoingBack(error) => error.code(),
+            Self::Configuration(_) => "configuration",
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -673,6 +681,7 @@ impl Error {
             }
             Self::Query(error) => error.hint(),
             Self::GoingBack(error) => error.hint()?,
+            Self::Configuration(error) => return error.hint(),
             _ => return None,
         };
         Some(text)

@@ -9,6 +9,7 @@ mod capture;
 pub mod checkpoint;
 pub mod clock;
 pub mod compare;
+mod configuration;
 mod disk;
 mod doctor;
 mod error;
@@ -40,10 +41,11 @@ mod workspaces;
 
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
+pub use configuration::WORKSPACE_FILE;
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
-    BadFile, Error, ErrorClass, GoingBackError, InvalidRange, LostContent, NoneSoOld, QueryError,
-    Repair, Result,
+    BadFile, ConfigurationError, ConfigurationProblem, Error, ErrorClass, GoingBackError,
+    InvalidRange, LostContent, NoneSoOld, Place, Position, QueryError, Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};

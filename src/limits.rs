@@ -184,6 +184,15 @@ pub const GIT_COMPLAINT_BYTES_MAX: u64 = 64 * 1024;
 /// An ignore file longer than this is not obeyed, and that is told.
 pub const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// A settings file longer than this is not obeyed.
+pub const CONFIGURATION_BYTES_MAX: u64 = 64 * 1024;
+
+/// How many patterns one place may add to a setting: each name of a walk is compared with them.
+pub const PATTERNS_MAX: usize = 256;
+
+/// A pattern of a setting is never longer than this: a directory's name, a slash and a name.
+pub const PATTERN_BYTES_MAX: usize = 512;
+
 /// How many repositories inside a workspace are asked which paths they track.
 pub const NESTED_REPOSITORIES_MAX: usize = 64;
 

@@ -324,7 +324,7 @@ fn open(
 ) -> Result<Tree> {
     let root = root.open_dir(&RelPath::root())?;
     let root_stat = root.stat_self()?;
-    let rule_files = RuleFiles::new();
+    let rule_files = RuleFiles::new(settings.obeys_ignore_files);
     let (prefix, root_rules) = rule_files.of_root(root_path, repository);
     let tree = Tree {
         root,

@@ -2,6 +2,7 @@
 
 mod bisect;
 mod checkpoint;
+mod config;
 mod going_back;
 mod shell;
 
@@ -17,6 +18,7 @@ use crate::cli::exec::ExecArguments;
 
 pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
+pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use going_back::{
     ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
 };
@@ -70,8 +72,8 @@ pub(crate) struct GlobalArguments {
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto)]
-    pub(crate) color: ColorWhen,
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<ColorWhen>,
 }
 
 /// When to use colors.
@@ -114,6 +116,7 @@ pub(crate) enum Command {
     Man(ManArguments),
     #[command(hide = true)]
     Complete(CompleteArguments),
+    Config(ConfigArguments),
     /// The names of another tool for `list` and `restore`
     Checkpoints {
         #[command(subcommand)]
@@ -166,10 +169,7 @@ pub(crate) struct CaptureArguments {
 /// A length of time as people write it: `7d`, `36h`, `1h30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
-    let span: jiff::Span = text.parse().map_err(|_| expected())?;
-    let relative = jiff::SpanRelativeTo::days_are_24_hours();
-    let length = span.to_duration(relative).map_err(|_| expected())?;
-    Duration::try_from(length).map_err(|_| expected())
+    turnpoint::clock::length_of(text).ok_or_else(expected)
 }
 
 fn trigger(text: &str) -> Result<Trigger, String> {

@@ -50,6 +50,13 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
     options.strict = arguments.strict;
     options.force = arguments.force;
     options.workspace = context.settings.workspace;
+    let values = if arguments.strict {
+        context.values(&root)?
+    } else {
+        context.configuration_as_understood(&root).settings()
+    };
+    options.scope = values.scope;
+    options.session = options.session.or(values.session);
     if let Some(file) = &arguments.changed_from {
         options.changed = Some(changed_paths(&root, file, context)?);
     }

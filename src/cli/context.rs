@@ -1,11 +1,12 @@
 //! What a command works with.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use turnpoint::id::CheckpointId;
 use turnpoint::path::printable;
-use turnpoint::{Error, Monitor, Spec, Store, Which};
+use turnpoint::settings::{Configuration, Settings as Values};
+use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, Which};
 
 use crate::cli::failure::Outcome;
 use crate::cli::format;
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     /// Whether something was found damaged on the way, and told: what was asked for was done all the
     /// same.
     pub(crate) found_damage: bool,
+    /// Whether something in the workspace's settings file was told and not obeyed.
+    pub(crate) is_disobedient: bool,
 }
 
 impl Context {
@@ -38,8 +41,17 @@ impl Context {
             source,
         })?;
         let store = Store::at(&settings.home);
-        let printer = Printer::new(style);
-        Ok(Self { settings, store, printer, interrupt, notices: Vec::new(), found_damage: false })
+        let printer =
+            Printer::new(style.configured(&settings.values), settings.values.pager.clone());
+        Ok(Self {
+            settings,
+            store,
+            printer,
+            interrupt,
+            notices: Vec::new(),
+            found_damage: false,
+            is_disobedient: false,
+        })
     }
 
     /// Runs one operation of the library with progress, notices and cancellation.
@@ -84,6 +96,35 @@ impl Context {
         } else {
             self.store.locate(&self.settings.directory)
         }
+    }
+
+    /// What the settings say of the workspace at `root`, whose own file counts too.
+    ///
+    /// What that file says and may not, or what is not understood, stops the command: going on without
+    /// it, a restore would take paths for its own that the file leaves out.
+    pub(crate) fn values(&self, root: &Path) -> Outcome<Values> {
+        let (configuration, problems) = self.settings.configuration.of_workspace(root);
+        if problems.is_empty() {
+            return Ok(configuration.settings());
+        }
+        Err(Error::from(ConfigurationError { problems }).into())
+    }
+
+    /// As [`Context::values`] for a capture: a file that is broken, perhaps by the very turn that is to
+    /// be kept, stops none. It could only have made the capture hold less. What of it is understood
+    /// counts; the rest is told, and the exit code says so.
+    pub(crate) fn configuration_as_understood(&mut self, root: &Path) -> Configuration {
+        let (configuration, problems) = self.settings.configuration.of_workspace(root);
+        for problem in &problems {
+            self.is_disobedient = true;
+            let message = printable(format!("{problem}; {}", problem.hint).as_bytes());
+            if self.is_json() {
+                self.notices.push(NoticeDocument { code: "workspace-settings", message });
+            } else {
+                self.printer.style().complain(Kind::Warning, &message);
+            }
+        }
+        configuration
     }
 
     /// The checkpoint that is meant, seen from the workspace.

@@ -42,7 +42,10 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     options.workspace = context.settings.workspace;
     let before = context.resolve(&before)?;
     let after = match after {
-        None => None,
+        None => {
+            options.scope = context.values(&root)?.scope;
+            None
+        }
         Some(after) => {
             let session = after.session.unwrap_or_else(|| before.session.clone());
             Some(context.resolve(&Spec { session: Some(session), ..after })?)

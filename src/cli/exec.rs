@@ -102,8 +102,10 @@ fn in_place(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
 
 /// A checkpoint of the workspace.
 fn capture(arguments: &ExecArguments, root: &Path, context: &mut Context) -> Outcome<CheckpointId> {
+    let values = context.configuration_as_understood(root).settings();
     let mut options = CaptureOptions::default();
-    options.session.clone_from(&arguments.session);
+    options.scope = values.scope;
+    options.session = arguments.session.clone().or(values.session);
     options.label.clone_from(&arguments.label);
     options.trigger = Trigger::EXEC;
     options.workspace = context.settings.workspace;

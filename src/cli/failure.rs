@@ -1,6 +1,7 @@
 //! How a command fails, and how that is told.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::path::printable;
@@ -108,6 +109,15 @@ impl Failure {
     fn paths(&self) -> Vec<ReasonDocument> {
         let Self::Library(error) = self else { return Vec::new() };
         match &**error {
+            Error::Configuration(error) => error
+                .problems
+                .iter()
+                .skip(1)
+                .map(|problem| ReasonDocument {
+                    path: PathDocument::from(Path::new(&problem.place.to_string())),
+                    reason: problem.reason.clone(),
+                })
+                .collect(),
             Error::DeletionBlocked { files } => files.iter().map(ReasonDocument::from).collect(),
             Error::ContentLost { lost } => lost
                 .iter()

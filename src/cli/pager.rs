@@ -1,5 +1,6 @@
 //! Showing long output page by page, as git does.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -11,10 +12,10 @@ pub(crate) struct Pager {
 }
 
 impl Pager {
-    /// Starts `$TURNPOINT_PAGER`, else `$PAGER`, else `less`; none where that is empty or `cat`, and where
-    /// it cannot be started.
-    pub(crate) fn start() -> Option<Self> {
-        let named = ["TURNPOINT_PAGER", "PAGER"].into_iter().find_map(std::env::var_os);
+    /// Starts the one that the settings name, else `$PAGER`, else `less`; none where that is empty or
+    /// `cat`, and where it cannot be started.
+    pub(crate) fn start(named: Option<&str>) -> Option<Self> {
+        let named = named.map(OsString::from).or_else(|| std::env::var_os("PAGER"));
         let mut command = match named {
             Some(named) if named.is_empty() || named == "cat" => return None,
             // It may have arguments.

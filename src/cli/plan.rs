@@ -102,6 +102,9 @@ pub(crate) fn perform(
     asked: Asked<'_>,
     context: &mut Context,
 ) -> Outcome<Exit> {
+    let values = context.values(root)?;
+    options.scope = values.scope;
+    options.session = options.session.or(values.session);
     let is_shown = asked.dry_run || asked.plan_out.is_some() || !asked.yes;
     if is_shown {
         let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;

@@ -7,9 +7,10 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use anstream::{AutoStream, ColorChoice};
+use anstream::AutoStream;
 use anstyle::{AnsiColor, Style as AnsiStyle};
 use serde::Serialize;
+use turnpoint::settings::{ColorChoice, Settings};
 
 use crate::cli::arguments::{ColorWhen, GlobalArguments};
 use crate::cli::format;
@@ -38,7 +39,8 @@ pub(crate) struct Style {
     pub(crate) quiet: bool,
     /// Lists in full.
     pub(crate) verbose: bool,
-    color: ColorWhen,
+    /// Automatic where nothing says when.
+    color: Option<ColorWhen>,
 }
 
 impl Style {
@@ -52,9 +54,20 @@ impl Style {
         }
     }
 
+    /// The same with the colors of the settings, where the arguments say nothing of them.
+    pub(crate) fn configured(mut self, settings: &Settings) -> Self {
+        let choice = match settings.color {
+            ColorChoice::Always => ColorWhen::Always,
+            ColorChoice::Never => ColorWhen::Never,
+            _ => ColorWhen::Auto,
+        };
+        self.color.get_or_insert(choice);
+        self
+    }
+
     /// For what fails before the arguments are understood.
     pub(crate) fn plain(json: bool) -> Self {
-        Self { json, quiet: false, verbose: false, color: ColorWhen::Auto }
+        Self { json, quiet: false, verbose: false, color: None }
     }
 
     fn colors_stdout(self) -> bool {
@@ -65,11 +78,11 @@ impl Style {
         self.colors(AutoStream::choice(&io::stderr()))
     }
 
-    fn colors(self, automatic: ColorChoice) -> bool {
+    fn colors(self, automatic: anstream::ColorChoice) -> bool {
         match self.color {
-            ColorWhen::Always => true,
-            ColorWhen::Never => false,
-            ColorWhen::Auto => automatic != ColorChoice::Never,
+            Some(ColorWhen::Always) => true,
+            Some(ColorWhen::Never) => false,
+            Some(ColorWhen::Auto) | None => automatic != anstream::ColorChoice::Never,
         }
     }
 
@@ -194,6 +207,7 @@ pub(crate) struct Printer {
     width: Option<usize>,
     is_terminal: bool,
     colors: bool,
+    pager: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -213,12 +227,12 @@ pub(crate) fn document<T: Serialize>(body: &T, notices: &[NoticeDocument]) -> io
 
 impl Printer {
     /// Prints to standard output; lines are wrapped where that is a terminal.
-    pub(crate) fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style, pager: Option<String>) -> Self {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let is_terminal = stdout.is_terminal();
         let out = BufWriter::new(Output::Stdout(stdout));
-        Self { out, style, width, is_terminal, colors: style.colors_stdout() }
+        Self { out, style, width, is_terminal, colors: style.colors_stdout(), pager }
     }
 
     /// Shows what is printed from here on with a pager, if a person looks at it, and says whether it does.
@@ -228,7 +242,7 @@ impl Printer {
             return Ok(false);
         }
         self.out.flush()?;
-        if let Some(pager) = Pager::start() {
+        if let Some(pager) = Pager::start(self.pager.as_deref()) {
             hold_asides();
             self.out = BufWriter::new(Output::Pager(pager));
         }

@@ -1,10 +1,12 @@
 //! What the global arguments and the environment say, checked.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use turnpoint::Error;
 use turnpoint::id::WorkspaceId;
+use turnpoint::settings::{Configuration, Settings as Values};
 
 use crate::cli::arguments::GlobalArguments;
 use crate::cli::exit::Exit;
@@ -21,6 +23,10 @@ pub(crate) struct Settings {
     pub(crate) is_named: bool,
     /// Which workspace this is, where path and directory disagree.
     pub(crate) workspace: Option<WorkspaceId>,
+    /// What the environment and the user's file say.
+    pub(crate) configuration: Configuration,
+    /// What follows from it.
+    pub(crate) values: Values,
 }
 
 impl Settings {
@@ -34,27 +40,67 @@ impl Settings {
     pub(crate) fn of_directory(named: Option<PathBuf>) -> Outcome<Self> {
         let is_named = named.is_some();
         let directory = named.unwrap_or_else(|| PathBuf::from("."));
+        let configuration = Configuration::read(user_file()?.as_deref(), variable)?;
+        let values = configuration.settings();
         Ok(Self {
-            home: sessions_home()?,
+            home: sessions_home(values.home.as_deref())?,
             directory: real_path(&directory)?,
             is_named,
             workspace: None,
+            configuration,
+            values,
         })
     }
 }
 
-fn sessions_home() -> Outcome<PathBuf> {
-    let named = std::env::var_os("TURNPOINT_HOME").filter(|home| !home.is_empty());
-    let home = match named {
-        Some(home) => PathBuf::from(home),
-        None => etcetera::base_strategy::Xdg::new()
-            .map_err(|_| {
-                let message = "no home directory is known, so there is no place for the store";
-                Failure::own(Exit::Usage, "no-home", message)
-                    .hint("set TURNPOINT_HOME to a directory for it")
-            })?
-            .data_dir()
-            .join("turnpoint"),
+/// The user's settings file: the one that `TURNPOINT_CONFIG` names, and none where that is empty; else the
+/// one in its usual place, if that is known.
+fn user_file() -> Outcome<Option<PathBuf>> {
+    let Some(named) = std::env::var_os("TURNPOINT_CONFIG") else {
+        let directories = etcetera::base_strategy::Xdg::new().ok();
+        return Ok(directories.map(|xdg| xdg.config_dir().join("turnpoint/config.toml")));
+    };
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let path = PathBuf::from(named);
+    // In its usual place it need not be. One that was named is missed.
+    match path.symlink_metadata() {
+        Ok(_) => Ok(Some(path)),
+        Err(source) => Err(Error::Io { verb: "read", path, source }.into()),
+    }
+}
+
+/// A variable of the environment that stands for a setting. A directory in it may be relative, as in
+/// every other variable for one; one that is not UTF-8 is taken by [`sessions_home`] alone.
+fn variable(name: &str) -> Option<OsString> {
+    let value = std::env::var_os(name)?;
+    if name != HOME || value.is_empty() {
+        return Some(value);
+    }
+    let path = std::path::absolute(value).ok()?;
+    path.to_str().is_some().then(|| path.into_os_string())
+}
+
+/// The variable that names the store's place.
+const HOME: &str = "TURNPOINT_HOME";
+
+fn sessions_home(configured: Option<&str>) -> Outcome<PathBuf> {
+    let directories = || {
+        etcetera::base_strategy::Xdg::new().map_err(|_| {
+            let message = "no home directory is known, so there is no place for the store";
+            Failure::own(Exit::Usage, "no-home", message)
+                .hint("set TURNPOINT_HOME to a directory for it")
+        })
+    };
+    let named = std::env::var_os(HOME).filter(|home| !home.is_empty());
+    let home = match (named, configured) {
+        (Some(home), _) => PathBuf::from(home),
+        (None, Some(home)) => match home.strip_prefix("~/") {
+            Some(below) => directories()?.home_dir().join(below),
+            None => PathBuf::from(home),
+        },
+        (None, None) => directories()?.data_dir().join("turnpoint"),
     };
     std::path::absolute(&home)
         .map_err(|source| Error::Io { verb: "resolve", path: home, source }.into())

@@ -57,6 +57,8 @@ pub(super) fn ignores(rules: &Rules, path: &[u8], is_dir: bool) -> bool {
 /// Reads ignore files and remembers which were read.
 #[derive(Debug, Default)]
 pub(super) struct RuleFiles {
+    /// Whether any is read at all.
+    are_obeyed: bool,
     /// The user's own rules, which count in every repository.
     global: Option<Arc<Gitignore>>,
     /// Equal files are common in large trees, and a matcher knows nothing of where it counts.
@@ -93,9 +95,9 @@ pub(super) struct RuleReport {
 
 impl RuleFiles {
     /// With the user's own rules: `core.excludesFile` of the user's or system's configuration, else
-    /// `git/ignore` in the XDG configuration directory.
-    pub(super) fn new() -> Self {
-        let mut files = Self::default();
+    /// `git/ignore` in the XDG configuration directory. Where they are not obeyed there are none.
+    pub(super) fn new(are_obeyed: bool) -> Self {
+        let mut files = Self { are_obeyed, ..Self::default() };
         let path = gitconfig_excludes_path().filter(|path| path.is_absolute());
         files.global = path.and_then(|path| files.outside(&path));
         files
@@ -160,6 +162,9 @@ impl RuleFiles {
         base: usize,
         above: Rules,
     ) -> Rules {
+        if !self.are_obeyed {
+            return above;
+        }
         let full = root_path.join(path.as_os());
         let Some(bytes) = self.taken(&full, read) else { return above };
         let hash = BlobHash::of(&bytes);
@@ -182,6 +187,9 @@ impl RuleFiles {
     }
 
     fn nofollow(&self, path: &Path) -> Option<Arc<Gitignore>> {
+        if !self.are_obeyed {
+            return None;
+        }
         let bytes = self.taken(path, disk::read_small(path, limits::IGNORE_FILE_BYTES_MAX))?;
         let hash = BlobHash::of(&bytes);
         locked(&self.read).outside.push(IgnoreFile { path: path.to_owned(), hash });

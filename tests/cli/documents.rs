@@ -11,12 +11,19 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use turnpoint::settings::{InWorkspace, SETTINGS, Setting};
+
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
 
 #[test]
 fn the_readme_tells_what_happens() {
     check("README.md");
+}
+
+#[test]
+fn the_account_of_the_configuration_tells_what_happens_and_has_every_setting() {
+    check("docs/configuration.md");
 }
 
 #[test]
@@ -27,7 +34,7 @@ fn the_account_of_the_command_line_tells_what_happens() {
 fn check(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let text = fs::read_to_string(&path).unwrap();
-    let shown = run_examples(&text);
+    let shown = run_examples(&with_settings(&text));
     if std::env::var_os("TURNPOINT_DOCUMENTS").is_some_and(|value| value == "overwrite") {
         fs::write(&path, shown).unwrap();
         return;
@@ -36,6 +43,28 @@ fn check(name: &str) {
         assert_eq!(essence(&settled(said)), essence(seen), "{name}:{}\n{shown}", number + 1);
     }
     assert_eq!(text.lines().count(), shown.lines().count(), "{name}\n{shown}");
+}
+
+/// The file's text with the table of settings that the program has, between its two marks.
+fn with_settings(text: &str) -> String {
+    let (begin, end) = ("<!-- settings: begin -->\n", "<!-- settings: end -->\n");
+    let Some((before, rest)) = text.split_once(begin) else { return text.to_owned() };
+    let (_, after) = rest.split_once(end).unwrap();
+    let mut table = "| setting | value | default | the workspace's file may | for |\n".to_owned();
+    table.push_str("| --- | --- | --- | --- | --- |\n");
+    for Setting { name, kind, default, in_workspace, about, .. } in SETTINGS {
+        let (kind, default) = (kind.expected(), default());
+        let may = match in_workspace {
+            InWorkspace::Refused => "not name it".to_owned(),
+            InWorkspace::Lower => "lower it".to_owned(),
+            InWorkspace::Only(value) => format!("only say `{value}`"),
+            InWorkspace::Add => "add patterns without `!`".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        let default = default.to_string().replace('|', "\\|");
+        writeln!(table, "| `{name}` | {kind} | `{default}` | {may} | {about} |").unwrap();
+    }
+    format!("{before}{begin}{table}{end}{after}")
 }
 
 /// The file's text with what the commands print now.
@@ -70,6 +99,7 @@ fn output(program: &Program, command: &str) -> String {
     let places = [
         (program.sessions_home().display().to_string(), "~/.local/share/turnpoint"),
         (program.workspace().display().to_string(), "/src/app"),
+        (program.root().join("home").display().to_string(), "~"),
         ("work-".to_owned(), "app-"),
     ];
     let mut text = run.stdout;

@@ -8,6 +8,7 @@ mod accounting;
 mod at;
 mod bisect;
 mod collision;
+mod configuration;
 mod damage;
 mod diff;
 mod doctor;

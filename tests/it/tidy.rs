@@ -15,6 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("model", &["bisect", "checkpoint", "compare", "manifest", "operation", "plan", "settings"]),
     ("pools", &["threads"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
+    ("files of the user", &["configuration"]),
     ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
     ("operations", &["capture", "doctor", "quarantine", "restore", "retention", "verify"]),
@@ -122,6 +123,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("signal_hook", &["cli", "main"], "signals belong to the process"),
     ("similar", &["compare"], "one place decides which lines differ"),
+    ("strsim", &["settings"], "one place finds the nearest name of a setting"),
     ("tar", &["restore"], "one place writes archives"),
     (
         "tempfile",
@@ -130,6 +132,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
+    ("toml", &["settings"], "one place reads settings"),
     ("unicode_width", &["cli"], "how wide a cell is"),
     ("uuid", &["disk", "id"], "one place mints ids; the machine's boot id is one too"),
     ("xxhash_rust", &["hash"], "one place decides where a fast hash will do"),

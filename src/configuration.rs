@@ -1,0 +1,90 @@
+//! The files that settings stand in.
+//!
+//! That of the user is trusted; it may be a symlink, as those who keep such files elsewhere make it. That
+//! of a workspace comes with the files of others: nothing is followed, and nothing in its place is
+//! waited for.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::disk;
+use crate::error::{ConfigurationError, ConfigurationProblem, Error, Place, Result};
+use crate::limits;
+use crate::settings::{Configuration, Kind, SETTINGS};
+
+/// The name of the file at the root of a workspace.
+pub const WORKSPACE_FILE: &str = ".turnpoint.toml";
+
+impl Configuration {
+    /// Reads the user's file, where there is one, and the environment.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] with everything that cannot be obeyed. What they say decides where the
+    /// store is, what is never held and how long checkpoints stay: going on without would do what the
+    /// user does not want, and some of that could not be taken back.
+    pub fn read(
+        user_file: Option<&Path>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self> {
+        let mut configuration = Self::default();
+        let mut problems = Vec::new();
+        if let Some(path) = user_file {
+            match followed(path) {
+                Ok(Some(bytes)) => problems.extend(configuration.take_user(path, &bytes)),
+                Ok(None) => {}
+                Err(error) => {
+                    let place = Place::UserFile { path: path.to_owned(), position: None };
+                    problems.push(unreadable(place, &error));
+                }
+            }
+        }
+        for setting in SETTINGS {
+            let Some(text) = variable(&setting.variable()) else { continue };
+            // Where a variable cannot be taken away it is set to nothing. No command is a command.
+            if text.is_empty() && setting.kind != Kind::Command {
+                continue;
+            }
+            problems.extend(configuration.take_variable(setting, text.to_str()));
+        }
+        if problems.is_empty() {
+            return Ok(configuration);
+        }
+        Err(ConfigurationError { problems }.into())
+    }
+
+    /// The same with what the file of the workspace at `root` says, and what of that cannot be obeyed.
+    /// Each setting in it counts by itself.
+    pub fn of_workspace(&self, root: &Path) -> (Self, Vec<ConfigurationProblem>) {
+        let mut configuration = self.clone();
+        let path = root.join(WORKSPACE_FILE);
+        let problems = match disk::read_small(&path, limits::CONFIGURATION_BYTES_MAX) {
+            Ok(Some(bytes)) => configuration.take_workspace(&path, &bytes),
+            Ok(None) => Vec::new(),
+            // The root is no directory: whoever works on it says so.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => {
+                Vec::new()
+            }
+            Err(error) => {
+                vec![unreadable(Place::WorkspaceFile { path, position: None }, &error)]
+            }
+        };
+        (configuration, problems)
+    }
+}
+
+/// The content of a file that may be a symlink; `None` where there is no such name.
+fn followed(path: &Path) -> Result<Option<Vec<u8>>> {
+    match disk::real_path(path) {
+        Ok(real) => disk::read_small(&real, limits::CONFIGURATION_BYTES_MAX),
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn unreadable(place: Place, error: &Error) -> ConfigurationProblem {
+    let source = std::error::Error::source(error);
+    let why = source.map_or_else(|| error.to_string(), ToString::to_string);
+    let reason = format!("it cannot be read: {why}");
+    ConfigurationProblem { place, reason, hint: "mend it, or move it away".to_owned() }
+}

@@ -1,0 +1,324 @@
+//! Settings: who has the last word, what a workspace may say, and what a broken file does.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::support::fingerprint;
+use crate::support::program::{Program, Run, run};
+use crate::support::tree::{build, file};
+
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(
+        &program.workspace(),
+        [
+            ("a.txt", file("a")),
+            ("large.txt", file("x".repeat(5_000))),
+            ("build/out.txt", file("made")),
+            ("log/x.log", file("noise")),
+        ],
+    );
+    program
+}
+
+/// Writes the user's settings file.
+fn configure(program: &Program, text: &str) {
+    let directory = program.root().join("home/.config/turnpoint");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("config.toml"), text).unwrap();
+}
+
+fn workspace_file(program: &Program) -> std::path::PathBuf {
+    program.workspace().join(".turnpoint.toml")
+}
+
+/// Runs the program with a variable in its environment.
+fn with(program: &Program, variable: &str, value: &str, arguments: &[&str]) -> Run {
+    run(program.command(arguments).env(variable, value))
+}
+
+/// The names that the newest checkpoint does not hold, each with the reason.
+fn not_held(program: &Program) -> Vec<(String, String)> {
+    let json = program.run(["ls", "latest", "--omitted", "--json"]).ok().json();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    json["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (text(&it["path"]), text(&it["reason"])))
+        .collect()
+}
+
+fn omitted(program: &Program, path: &str) -> Option<String> {
+    not_held(program).into_iter().find(|(omitted, _)| omitted == path).map(|(_, reason)| reason)
+}
+
+fn count(program: &Program) -> usize {
+    let json = program.run(["list", "--json"]).ok().json();
+    json["checkpoints"].as_array().unwrap().len()
+}
+
+#[test]
+fn the_environment_beats_the_user_and_the_user_the_default_and_a_workspace_lowers_both() {
+    let program = program();
+    let capture = ["capture", "--json"];
+    program.run(capture).ok();
+    assert_eq!(omitted(&program, "large.txt"), None);
+    configure(&program, "[capture]\nfile_limit = \"4KiB\"\n");
+    program.run(capture).ok();
+    assert_eq!(omitted(&program, "large.txt").as_deref(), Some("over-file-limit"));
+    with(&program, "TURNPOINT_CAPTURE_FILE_LIMIT", "1MiB", &capture).ok();
+    assert_eq!(omitted(&program, "large.txt"), None);
+    configure(&program, "[capture]\nfile_limit = \"1MiB\"\n");
+    fs::write(workspace_file(&program), "capture.file_limit = 4096\n").unwrap();
+    program.run(capture).ok();
+    assert_eq!(omitted(&program, "large.txt").as_deref(), Some("over-file-limit"));
+    // It holds for whatever looks at the disk.
+    let diff = program.run(["diff", "latest"]).ok();
+    assert!(diff.stdout.contains("1 over-file-limit"), "{}", diff.stdout);
+    let shown = program.run(["show", "latest", "--json"]).ok().json();
+    assert_eq!(shown["scope"]["file_limit_bytes"], 4096);
+}
+
+#[test]
+fn what_settings_exclude_is_named_makes_a_new_checkpoint_and_is_left_alone_by_a_restore() {
+    let program = program();
+    program.run(["capture"]).ok();
+    fs::write(workspace_file(&program), "capture.exclude = [\"build/\"]\n").unwrap();
+    // The stamps of directories tell nothing of other rules.
+    let again = program.run(["capture", "--if-changed", "--json"]).ok().json();
+    assert_eq!(again["created"], true);
+    assert_eq!(omitted(&program, "build").as_deref(), Some("excluded"));
+    let shown = program.run(["show", "latest", "--json"]).ok().json();
+    assert!(shown["scope"]["excluded"].as_array().unwrap().iter().any(|it| it == "build/"));
+    assert_eq!(program.run(["capture", "--if-changed", "--json"]).ok().json()["created"], false);
+    // What was made since in an excluded directory is not known to the target, and stays.
+    fs::write(program.workspace().join("build/new.txt"), "new").unwrap();
+    fs::write(program.workspace().join("b.txt"), "b").unwrap();
+    program.run(["restore", "latest", "--yes"]).ok();
+    assert!(!program.workspace().join("b.txt").exists());
+    assert_eq!(fs::read(program.workspace().join("build/new.txt")).unwrap(), b"new");
+    // The settings go away, and all of it is captured again.
+    fs::remove_file(workspace_file(&program)).unwrap();
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "build"), None);
+    let cat = program.run(["cat", "latest", "build/new.txt"]).ok();
+    assert_eq!(cat.stdout, "new");
+}
+
+#[test]
+fn the_user_takes_back_what_is_excluded_and_hides_what_is_secret() {
+    let program = program();
+    build(
+        &program.workspace(),
+        [("dist/d.txt", file("d")), ("my.token", file("t")), (".env", file("e"))],
+    );
+    configure(&program, "[capture]\nexclude = [\"!dist/\"]\nsecrets = [\"*.token\", \"!.env\"]\n");
+    program.run(["capture"]).ok();
+    assert_eq!(not_held(&program), [("my.token".to_owned(), "secret".to_owned())]);
+    assert_eq!(program.run(["cat", "latest", ".env"]).ok().stdout, "e");
+}
+
+#[test]
+fn ignore_files_are_obeyed_unless_the_user_says_no() {
+    let program = program();
+    program.git(["init", "-q"]);
+    fs::write(program.workspace().join(".gitignore"), "log/\n").unwrap();
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "log").as_deref(), Some("ignored"));
+    with(&program, "TURNPOINT_CAPTURE_IGNORE_FILES", "false", &["capture"]).ok();
+    assert_eq!(omitted(&program, "log"), None);
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "log").as_deref(), Some("ignored"));
+}
+
+#[test]
+fn a_total_limit_from_the_settings_counts() {
+    let program = program();
+    fs::write(program.workspace().join("huge.bin"), vec![7; 1_200_000]).unwrap();
+    fs::write(workspace_file(&program), "capture.total_limit = \"1MiB\"\n").unwrap();
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "huge.bin").as_deref(), Some("over-total-limit"));
+}
+
+/// Everything that could stand in the file's place, but no settings.
+fn break_file(program: &Program, how: &str) {
+    let path = workspace_file(program);
+    match how {
+        "conflict" => fs::write(path, "<<<<<<< ours\ncapture.exclude = []\n=======\n").unwrap(),
+        "unknown" => fs::write(path, "capture.exlude = [\"a.txt\"]\n").unwrap(),
+        "refused" => fs::write(path, "home = \"/elsewhere\"\n").unwrap(),
+        "long" => fs::write(path, "#".repeat(65_537)).unwrap(),
+        "directory" => fs::create_dir(path).unwrap(),
+        "fifo" => {
+            let made = rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR);
+            made.unwrap();
+        }
+        "symlink" => {
+            let target = program.root().join("elsewhere.toml");
+            fs::write(&target, "capture.exclude = [\"a.txt\"]\n").unwrap();
+            symlink(target, path).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_broken_workspace_file_stops_no_capture_and_is_told() {
+    for how in ["conflict", "unknown", "refused", "long", "directory", "fifo", "symlink"] {
+        let program = program();
+        break_file(&program, how);
+        let captured = program.run(["capture", "--json"]).exits(4).json();
+        let notices = captured["notices"].as_array().unwrap();
+        assert_eq!(notices[0]["code"], "workspace-settings", "{how}: {notices:?}");
+        assert!(notices[0]["message"].as_str().unwrap().contains(".turnpoint.toml"), "{notices:?}");
+        let into = program.root().join("into");
+        program.run(["restore", "latest", "--into", into.to_str().unwrap()]).ok();
+        for name in ["a.txt", "large.txt", "build/out.txt", "log/x.log"] {
+            let held = fs::read(into.join(name)).unwrap();
+            assert_eq!(held, fs::read(program.workspace().join(name)).unwrap(), "{how}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_workspace_file_stops_what_would_change_the_workspace_by_it() {
+    let program = program();
+    program.run(["capture"]).ok();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    break_file(&program, "conflict");
+    let before = fingerprint::of(&program.workspace());
+    for arguments in [
+        &["restore", "latest", "--yes"][..],
+        &["undo", "--yes"],
+        &["diff", "latest"],
+        &["capture", "--strict"],
+    ] {
+        let refused = program.run(arguments).exits(2);
+        let expected =
+            format!("error: {}:1:9: it is not TOML: ", workspace_file(&program).display());
+        assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("\nhint: mend it, or move the file away"),
+            "{}",
+            refused.stderr
+        );
+    }
+    assert_eq!(fingerprint::of(&program.workspace()), before);
+    assert_eq!(count(&program), 1);
+    // What does not look at the disk by it goes on.
+    program.run(["show", "latest"]).ok();
+    program.run(["diff", "0", "latest"]).ok();
+}
+
+#[test]
+fn a_part_that_is_understood_counts_beside_one_that_is_not() {
+    let program = program();
+    fs::write(workspace_file(&program), "capture.exclude = [\"build/\"]\nhome = \"/x\"\n").unwrap();
+    let captured = program.run(["capture"]).exits(4);
+    let expected = format!(
+        "warning: {}:2:8: `home` is not for the file of a workspace; take it out; only `home` in the \
+         user's file, or TURNPOINT_HOME, may say this",
+        workspace_file(&program).display()
+    );
+    assert!(captured.stderr.contains(&expected), "{}", captured.stderr);
+    assert_eq!(omitted(&program, "build").as_deref(), Some("excluded"));
+    assert!(!Path::new("/x").exists());
+}
+
+#[test]
+fn a_broken_file_of_the_user_stops_everything_before_anything_is_done() {
+    let program = program();
+    configure(&program, "color = \"auto\"\ncapture.file_limit = \"lots\"\nretension.keep = 3\n");
+    for command in ["capture", "list", "gc", "config list"] {
+        let stopped = program.run(command.split(' ')).exits(2);
+        let path = program.root().join("home/.config/turnpoint/config.toml");
+        let expected = format!(
+            "error: {0}:2:22: `capture.file_limit` is \"lots\"; a size from \"1KiB\" to \"1TiB\" is \
+             expected, and 1 more\n  {0}:3:18: there is no setting `retension.keep`\n",
+            path.display()
+        );
+        assert!(stopped.stderr.starts_with(&expected), "{}", stopped.stderr);
+    }
+    assert!(!program.sessions_home().exists());
+    // Another file, or none, in its place.
+    with(&program, "TURNPOINT_CONFIG", "", &["capture"]).ok();
+    let other = program.root().join("other.toml");
+    with(&program, "TURNPOINT_CONFIG", other.to_str().unwrap(), &["list"]).exits(1);
+    fs::write(&other, "session = \"of-the-other\"\n").unwrap();
+    with(&program, "TURNPOINT_CONFIG", other.to_str().unwrap(), &["capture"]).ok();
+    let json = with(&program, "TURNPOINT_CONFIG", "", &["list", "--json"]).ok().json();
+    assert_eq!(json["checkpoints"][1]["session"], "of-the-other");
+    let wrong = with(&program, "TURNPOINT_CAPTURE_CROSS_MOUNTS", "maybe", &["list"]);
+    assert!(
+        wrong.exits(2).stderr.contains("TURNPOINT_CAPTURE_CROSS_MOUNTS: is \"maybe\"; true or")
+    );
+}
+
+#[test]
+fn the_store_and_the_session_are_where_the_user_says() {
+    let program = program();
+    configure(&program, "home = \"~/elsewhere\"\nsession = \"daily\"\n");
+    let without = |arguments: &[&str]| run(program.command(arguments).env_remove("TURNPOINT_HOME"));
+    let captured = without(&["capture", "--json"]).ok().json();
+    assert_eq!(captured["session"], "daily");
+    assert!(program.root().join("home/elsewhere/checkpoints/daily/0.json").is_file());
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    let restored = without(&["restore", "latest", "--yes", "--json"]).ok().json();
+    assert_eq!(restored["safety"]["session"], "daily");
+    let mut named = program.command(["capture", "--session", "mine", "--json"]);
+    named.env_remove("TURNPOINT_HOME").env("TURNPOINT_SESSION", "of-a-variable");
+    assert_eq!(run(&mut named).ok().json()["session"], "mine");
+    let mut unnamed = program.command(["capture", "--json"]);
+    unnamed.env_remove("TURNPOINT_HOME").env("TURNPOINT_SESSION", "of-a-variable");
+    assert_eq!(run(&mut unnamed).ok().json()["session"], "of-a-variable");
+    assert!(!program.sessions_home().exists());
+    // TURNPOINT_HOME may be relative, as always.
+    let relative = with(&program, "TURNPOINT_HOME", "../near", &["config", "get", "home"]).ok();
+    assert_eq!(relative.stdout, format!("{}\n", program.workspace().join("../near").display()));
+    with(&program, "TURNPOINT_HOME", "../near", &["capture"]).ok();
+    assert!(program.root().join("near/checkpoints/format.json").is_file());
+}
+
+#[test]
+fn colors_are_as_the_settings_say_unless_the_command_line_does() {
+    let program = program();
+    let is_colored = |run: Run| run.exits(2).stderr.contains('\u{1b}');
+    assert!(!is_colored(program.run(["show"])));
+    assert!(is_colored(with(&program, "TURNPOINT_COLOR", "always", &["show"])));
+    assert!(!is_colored(with(
+        &program,
+        "TURNPOINT_COLOR",
+        "always",
+        &["show", "--color", "never"]
+    )));
+    configure(&program, "color = \"always\"\n");
+    assert!(is_colored(program.run(["show"])));
+    assert!(!is_colored(with(&program, "TURNPOINT_COLOR", "never", &["show"])));
+}
+
+#[test]
+fn config_shows_what_counts_and_where_it_stands() {
+    let program = program();
+    configure(&program, "[capture]\nexclude = [\"build/\"]\n");
+    fs::write(workspace_file(&program), "capture.exclude = [\"*.iso\"]\n").unwrap();
+    let list = program.run(["config", "list", "--json"]).ok().json();
+    let settings = list["settings"].as_array().unwrap();
+    let of = |name: &str| settings.iter().find(|it| it["name"] == name).unwrap();
+    assert_eq!(of("capture.file_limit")["value"], 8_388_608);
+    assert_eq!(of("capture.file_limit")["origins"], serde_json::json!([]));
+    assert_eq!(of("capture.total_limit")["value"], serde_json::Value::Null);
+    assert_eq!(of("capture.exclude")["value"], serde_json::json!(["*.iso", "build/"]));
+    let origins = of("capture.exclude")["origins"].as_array().unwrap();
+    let layers: Vec<_> =
+        origins.iter().map(|it| (it["layer"].as_str().unwrap(), it["line"].as_u64())).collect();
+    assert_eq!(layers, [("workspace", Some(1)), ("user", Some(2))]);
+    assert_eq!(program.run(["config", "get", "capture.exclude"]).ok().stdout, "*.iso\nbuild/\n");
+    assert_eq!(program.run(["config", "get", "session"]).ok().stdout, "");
+    let unknown = program.run(["config", "get", "capture.exclud"]).exits(2);
+    assert!(unknown.stderr.contains("did you mean `capture.exclude`?"), "{}", unknown.stderr);
+    break_file(&program, "unknown");
+    let told = program.run(["config", "list"]).exits(4);
+    assert!(told.stderr.contains("did you mean `capture.exclude`?"), "{}", told.stderr);
+}
