@@ -33,6 +33,7 @@ mod prune;
 mod quarantine;
 mod redo;
 mod restore;
+mod revert;
 mod rewind;
 mod settings;
 mod show;
@@ -106,6 +107,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Rewind(_)
         | Command::Undo(_)
         | Command::Redo(_)
+        | Command::Revert(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
         | Command::Pin(_)
@@ -139,6 +141,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Rewind(arguments) => rewind::run(&arguments, context),
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Redo(arguments) => redo::run(&arguments, context),
+        Command::Revert(arguments) => revert::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

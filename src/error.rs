@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
-pub use details::{BadFile, LostContent, Repair};
+pub use details::{BadFile, LostContent, Repair, RevertConflict};
 pub use going_back::GoingBackError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};

@@ -42,6 +42,7 @@ pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
     BadFile, Error, ErrorClass, GoingBackError, LostContent, QueryError, Repair, Result,
+    RevertConflict,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};

@@ -11,7 +11,7 @@ use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
 pub(crate) use going_back::{
-    ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
+    ChangeArguments, PlanArguments, RedoArguments, RevertArguments, RewindArguments, UndoArguments,
 };
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Rewind(RewindArguments),
     Undo(UndoArguments),
     Redo(RedoArguments),
+    Revert(RevertArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),
