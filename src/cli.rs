@@ -40,6 +40,7 @@ mod prune;
 mod quarantine;
 mod redo;
 mod restore;
+mod revert;
 mod rewind;
 mod scratch;
 mod settings;
@@ -120,6 +121,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Rewind(_)
         | Command::Undo(_)
         | Command::Redo(_)
+        | Command::Revert(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
         Command::Capture(_)
         | Command::Pin(_)
@@ -159,6 +161,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Redo(arguments) => redo::run(&arguments, context),
         Command::Exec(arguments) => exec::run(&arguments, context),
+        Command::Revert(arguments) => revert::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

@@ -6,12 +6,14 @@
 //! on one side: that view says that what is below it was deleted.
 
 mod lines;
+mod merge;
 mod patch;
 mod selection;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use lines::{Hunk, Line, LineCount, Side, count_lines, hunks, is_binary};
+pub use merge::merge;
 pub use patch::{PatchLine, PatchLineKind, Text, patch};
 pub use selection::{NamePattern, Selection};
 

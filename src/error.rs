@@ -18,7 +18,7 @@ use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
 pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
-pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair};
+pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair, RevertConflict};
 pub use going_back::GoingBackError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};

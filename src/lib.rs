@@ -46,6 +46,7 @@ pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
     BadFile, ConfigurationError, ConfigurationProblem, Error, ErrorClass, GoingBackError,
     InvalidRange, LostContent, NoneSoOld, Place, Position, QueryError, Repair, Result,
+    RevertConflict,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};

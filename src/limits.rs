@@ -53,6 +53,10 @@ pub const FILE_IN_MEMORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// known of their lines, are in memory at one time.
 pub const COMPARED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// A file above this is not merged: three of it, and what is known of their lines, are in memory at one
+/// time.
+pub const MERGED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// The frames of a pack are never longer than this together, unless it has one alone; the trailer comes
 /// on top. What writes a pack anew needs as much free room, one at a time.
 pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -149,7 +149,7 @@ pub struct GitState {
 pub struct RestoreRecord {
     /// The command.
     pub verb: RestoreVerb,
-    /// The checkpoint that was to be restored.
+    /// The checkpoint that the command was about.
     pub target: CheckpointRef,
     /// For an undo or redo: the safety checkpoint of what it takes back.
     pub undoes: Option<CheckpointRef>,
@@ -167,6 +167,8 @@ pub enum RestoreVerb {
     Undo,
     /// A redo: an undo is taken back.
     Redo,
+    /// What one checkpoint changed is taken back.
+    Revert,
 }
 
 impl RestoreVerb {
@@ -176,6 +178,7 @@ impl RestoreVerb {
             Self::Restore => "restore",
             Self::Undo => "undo",
             Self::Redo => "redo",
+            Self::Revert => "revert",
         }
     }
 }

@@ -11,6 +11,7 @@
 //! 5. Files that are already as they should be are not touched.
 
 mod bound;
+mod revert;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
 
 pub use bound::BoundPlan;
+pub(crate) use revert::{Collision, Settled, settle};
 
 /// A path as it is on disk now, held by the safety checkpoint unless its kind says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +200,9 @@ pub enum Selection<'a> {
     /// Exactly these: what an earlier restore touched, with what it left there. A path that is not
     /// as it was left has been worked on since, and is a conflict.
     Touched(&'a BTreeMap<RelPath, Entry>),
+    /// Exactly these: what a checkpoint changed that is taken back, as it is now. That it was made then is
+    /// evidence enough only where the target shows that it was not there before.
+    Changed(&'a BTreeMap<RelPath, Entry>),
     /// Exactly these: all that a checkpoint of given paths speaks of.
     Only(&'a BTreeSet<RelPath>),
 }
@@ -237,7 +242,7 @@ impl Selection<'_> {
         match self {
             Selection::All => true,
             Selection::Below(paths) => paths.iter().any(|selected| path.is_at_or_below(selected)),
-            Selection::Touched(left) => left.contains_key(path),
+            Selection::Touched(left) | Selection::Changed(left) => left.contains_key(path),
             Selection::Only(paths) => paths.contains(path),
         }
     }
@@ -248,7 +253,7 @@ impl Selection<'_> {
             || match self {
                 Selection::All => true,
                 Selection::Below(paths) => paths.iter().any(|below| below.is_at_or_below(path)),
-                Selection::Touched(left) => {
+                Selection::Touched(left) | Selection::Changed(left) => {
                     let prefix = prefix_of(path);
                     let from = (Bound::Included(&*prefix), Bound::Unbounded);
                     let mut below = left.range::<[u8], _>(from).map(|(path, _)| path);
@@ -322,7 +327,9 @@ impl<'a> Planner<'a> {
 
     /// Whether a touched path is not as the earlier restore left it.
     fn is_worked_on(&self, path: &RelPath) -> bool {
-        let Selection::Touched(left) = self.input.selection else { return false };
+        let (Selection::Touched(left) | Selection::Changed(left)) = self.input.selection else {
+            return false;
+        };
         let Some(left) = left.get(path) else { return true };
         match self.now(path) {
             Some(present) => !present.entry.is_same_state(left),

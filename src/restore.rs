@@ -12,7 +12,7 @@ mod recover;
 mod stage;
 mod tar;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 pub(crate) use apply::apply;
 pub(crate) use into::{look_for_content, restore_into};
@@ -86,6 +86,9 @@ pub struct RestoreOutcome {
     pub target: CheckpointRef,
     /// What was planned.
     pub plan: Plan,
+    /// The changed files whose content is that of nothing that was captured: what a revert merged. In order
+    /// of path.
+    pub merged: Vec<RelPath>,
     /// The root of the workspace.
     pub root: std::path::PathBuf,
     /// The checkpoint that holds what was there before; `None` where nothing had to change, and for a
@@ -110,19 +113,27 @@ impl RestoreOutcome {
     }
 }
 
-/// Reads and checks every blob that the plan needs.
+/// Reads and checks every blob that the plan needs, but those in `made`: content that the plan itself makes
+/// and that is not in the store yet.
 ///
 /// # Errors
 /// [`Error::ContentLost`] naming each path and blob. Nothing has changed then.
 ///
 /// Cost: each needed blob is read and hashed once.
-pub(crate) fn check_content(blobs: &Blobs, plan: &Plan, monitor: &dyn Monitor) -> Result<()> {
+pub(crate) fn check_content(
+    blobs: &Blobs,
+    plan: &Plan,
+    made: &HashSet<BlobHash>,
+    monitor: &dyn Monitor,
+) -> Result<()> {
     let needed: Vec<&Entry> = plan
         .changes
         .iter()
         .filter_map(|change| {
             change.after.as_ref().filter(|after| {
-                change.before.as_ref().is_none_or(|before| !before.is_same_content(after))
+                let is_made = after.blob().is_some_and(|(hash, _)| made.contains(&hash));
+                let is_other = |before: &Entry| !before.is_same_content(after);
+                !is_made && change.before.as_ref().is_none_or(is_other)
             })
         })
         .collect();

@@ -22,6 +22,7 @@ mod repairing;
 mod restoring;
 mod retaining;
 mod reversing;
+mod reverting;
 mod spec;
 mod target;
 mod tracing;

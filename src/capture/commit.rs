@@ -9,7 +9,9 @@ use crate::disk::Created;
 use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
-use crate::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreRecord, Scope, Trigger};
+use crate::manifest::{
+    CheckpointRef, Coverage, Entry, GitState, Manifest, RestoreRecord, Scope, Trigger, read_entries,
+};
 use crate::monitor::{Monitor, Notice, Phase};
 use crate::registration::Operation;
 use crate::sessions::with_source;
@@ -170,6 +172,12 @@ fn protect_again(
         held.entries.iter().filter_map(|cached| cached.entry.blob()).collect();
     for tree in [Some(trees.tree), trees.extra].into_iter().flatten() {
         collect_pages(access, tree, &mut needed)?;
+    }
+    if let Some(extra) = &trees.extra {
+        // What a restore is about to put in place: the checkpoint that has it was given up with the pins, and
+        // what merging made no checkpoint has.
+        let entries = read_entries(&access.blobs, extra)?;
+        needed.extend(entries.iter().filter_map(Entry::blob));
     }
     needed.sort_unstable();
     needed.dedup();

@@ -20,7 +20,7 @@ pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use going_back::{
-    ChangeArguments, PlanArguments, RedoArguments, RewindArguments, UndoArguments,
+    ChangeArguments, PlanArguments, RedoArguments, RevertArguments, RewindArguments, UndoArguments,
 };
 pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Shell};
 
@@ -101,6 +101,7 @@ pub(crate) enum Command {
     Undo(UndoArguments),
     Redo(RedoArguments),
     Exec(ExecArguments),
+    Revert(RevertArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),

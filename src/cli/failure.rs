@@ -126,6 +126,13 @@ impl Failure {
                     reason: format!("{}: blob {}", lost.reason, lost.hash),
                 })
                 .collect(),
+            Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. }) => conflicts
+                .iter()
+                .map(|conflict| ReasonDocument {
+                    path: PathDocument::from(&conflict.path),
+                    reason: conflict.reason.clone(),
+                })
+                .collect(),
             Error::GoingBack(GoingBackError::PlanOutdated { paths, .. }) => {
                 let reason = "not as it was when the plan was made".to_owned();
                 let one = |path| ReasonDocument { path, reason: reason.clone() };

@@ -1,4 +1,4 @@
-//! Changing the workspace as `restore`, `rewind`, `undo` and `redo` do it: plan, show, ask, carry out, tell.
+//! Changing the workspace as `restore` and the commands like it do it: plan, show, ask, carry out, tell.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,7 @@ pub(crate) enum Verb {
     Rewind(CheckpointId, NonZeroU32),
     Undo,
     Redo,
+    Revert(CheckpointId),
 }
 
 /// How it was asked for.
@@ -64,6 +65,7 @@ impl Verb {
             }
             Self::Undo => store.plan_undo(root, options, monitor),
             Self::Redo => store.plan_redo(root, options, monitor),
+            Self::Revert(checkpoint) => store.plan_revert(root, checkpoint, options, monitor),
         }
     }
 
@@ -80,6 +82,7 @@ impl Verb {
             }
             Self::Undo => store.undo(root, options, monitor),
             Self::Redo => store.redo(root, options, monitor),
+            Self::Revert(checkpoint) => store.revert(root, checkpoint, options, monitor),
         }
     }
 
@@ -89,6 +92,7 @@ impl Verb {
             Self::Restore(_) | Self::Rewind(..) => format!("restoring {target}"),
             Self::Undo => format!("taking back the restore that {target} was saved for"),
             Self::Redo => format!("taking back the undo that {target} was saved for"),
+            Self::Revert(_) => format!("taking back what {target} changed"),
         }
     }
 }
@@ -228,6 +232,9 @@ struct ChangeDocument {
     mode_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode_to: Option<String>,
+    /// Whether its content is merged.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    merged: bool,
 }
 
 impl From<&Change> for ChangeDocument {
@@ -245,13 +252,18 @@ impl From<&Change> for ChangeDocument {
             kind_to: kind(after).filter(|_| changes_kind),
             mode_from: mode(before).filter(|_| changes_mode),
             mode_to: mode(after).filter(|_| changes_mode),
+            merged: false,
         }
     }
 }
 
 fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
     let plan = &outcome.plan;
-    let of_kind = |kind| plan.of_kind(kind).map(ChangeDocument::from).collect();
+    let one = |change: &Change| {
+        let merged = outcome.merged.binary_search(&change.path).is_ok();
+        ChangeDocument { merged, ..ChangeDocument::from(change) }
+    };
+    let of_kind = |kind| plan.of_kind(kind).map(one).collect();
     let skips = |skips: &[Skip]| {
         skips
             .iter()
@@ -304,6 +316,9 @@ fn show_plan(
             format!("take back the restore that {} was saved for, in {root}", plan.target)
         }
         Verb::Redo => format!("take back the undo that {} was saved for, in {root}", plan.target),
+        Verb::Revert(_) => {
+            format!("take back what {} changed and keep later work, in {root}", plan.target)
+        }
     })?;
     printer.prose(&counts(plan))?;
     for (kind, heading) in [
@@ -312,7 +327,8 @@ fn show_plan(
         (ChangeKind::Delete, "delete"),
         (ChangeKind::Mode, "change the mode of"),
     ] {
-        let lines: Vec<String> = plan.of_kind(kind).map(change_line).collect();
+        let line = |change| change_line(change, &planned.merged);
+        let lines: Vec<String> = plan.of_kind(kind).map(line).collect();
         if !lines.is_empty() {
             printer.gap()?;
             printer.heading(heading)?;
@@ -322,7 +338,7 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
+        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
@@ -367,7 +383,7 @@ fn counts(plan: &Plan) -> String {
     }
 }
 
-fn change_line(change: &Change) -> String {
+fn change_line(change: &Change, merged: &[RelPath]) -> String {
     let path = named(&change.path, change.after.as_ref().or(change.before.as_ref()));
     match (&change.before, &change.after) {
         (Some(before), Some(after)) if before.kind.name() != after.kind.name() => {
@@ -375,6 +391,9 @@ fn change_line(change: &Change) -> String {
         }
         (Some(before), Some(after)) if before.mode != after.mode => {
             format!("{path} (mode {} to {})", before.mode, after.mode)
+        }
+        _ if merged.binary_search(&change.path).is_ok() => {
+            format!("{path} (merged with what was done since)")
         }
         _ => path,
     }
@@ -476,6 +495,12 @@ fn tell_nothing(
         (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
+        (Verb::Revert(_), true, _) => {
+            format!("nothing to take back in {root}: nothing is left of what {target} changed")
+        }
+        (Verb::Revert(_), false, _) => {
+            format!("nothing to take back in {root}: what is left of {target} stays as it is")
+        }
         (Verb::Undo | Verb::Redo, true, _) => {
             format!("nothing to take back in {root}: every path is as {target} saved it")
         }
@@ -513,9 +538,10 @@ fn tell(
             }
             Verb::Undo => format!("took back a restore in {root}: {done}"),
             Verb::Redo => format!("took back an undo in {root}: {done}"),
+            Verb::Revert(_) => format!("took back what {} changed in {root}: {done}", plan.target),
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo => {
+            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
             Verb::Undo => {

@@ -60,6 +60,7 @@ fn apply(
         RestoreVerb::Restore => Verb::Restore(target),
         RestoreVerb::Undo => Verb::Undo,
         RestoreVerb::Redo => Verb::Redo,
+        RestoreVerb::Revert => Verb::Revert(target),
     };
     let mut options = options(&arguments.change, Vec::new(), context);
     options.bind(bound);

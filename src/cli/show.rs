@@ -130,6 +130,7 @@ fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
         let what = match restore.verb {
             RestoreVerb::Restore => "what was there before a restore of",
             RestoreVerb::Undo => "what was there before an undo of the restore saved in",
+            RestoreVerb::Revert => "what was there before a revert of",
             RestoreVerb::Redo => "what was there before a redo of the undo saved in",
         };
         row("holds", format!("{what} {}", restore.target.id));

@@ -1,4 +1,4 @@
-//! Which lines of two texts differ. The crate `similar` is used here and nowhere else.
+//! Which lines of two texts differ.
 
 use std::ops::Range;
 
@@ -56,7 +56,7 @@ pub fn is_binary(bytes: &[u8]) -> bool {
 }
 
 /// A line ends with `\n` and nothing else; its bytes need not be UTF-8.
-fn lines(text: &[u8]) -> Vec<&[u8]> {
+pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 

@@ -51,6 +51,15 @@ pub struct Repair {
     pub aside: Option<PathBuf>,
 }
 
+/// A path at which a turn cannot be taken back without losing later work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevertConflict {
+    /// Where.
+    pub path: RelPath,
+    /// Why.
+    pub reason: String,
+}
+
 /// Content that a restore needs and the store cannot give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostContent {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::ErrorClass;
+use super::{ErrorClass, RevertConflict};
 use crate::id::{CheckpointId, SessionName};
 use crate::path::RelPath;
 
@@ -27,6 +27,30 @@ pub enum GoingBackError {
         session: SessionName,
         /// How many there are, fewer than were counted back.
         existing: usize,
+    },
+
+    /// No checkpoint is there that says what was before.
+    #[error(
+        "what {checkpoint} changed is not known: it is the first of its workspace in its session"
+    )]
+    NoPredecessor {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+    },
+
+    /// What the checkpoint changed was changed again, so that both cannot be had. Nothing was written.
+    #[error(
+        "{checkpoint} cannot be taken back: {}",
+        match conflicts.len() {
+            1 => "1 path that it changed stands against it".to_owned(),
+            count => format!("{count} paths that it changed stand against it"),
+        }
+    )]
+    RevertConflicts {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// In order of path.
+        conflicts: Vec<RevertConflict>,
     },
 
     /// The file holds no plan.
@@ -86,18 +110,22 @@ pub enum GoingBackError {
 impl GoingBackError {
     pub(super) const fn class(&self) -> ErrorClass {
         match self {
-            Self::NoTurn { .. } | Self::NothingToRedo { .. } | Self::PlanUnreadable { .. } => {
-                ErrorClass::Input
-            }
-            Self::PlanPlace { .. } | Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
-                ErrorClass::Refused
-            }
+            Self::NoTurn { .. }
+            | Self::NoPredecessor { .. }
+            | Self::NothingToRedo { .. }
+            | Self::PlanUnreadable { .. } => ErrorClass::Input,
+            Self::RevertConflicts { .. }
+            | Self::PlanPlace { .. }
+            | Self::PlanTarget { .. }
+            | Self::PlanOutdated { .. } => ErrorClass::Refused,
         }
     }
 
     pub(super) const fn code(&self) -> &'static str {
         match self {
             Self::NoTurn { .. } => "no-turn",
+            Self::NoPredecessor { .. } => "no-predecessor",
+            Self::RevertConflicts { .. } => "revert-conflicts",
             Self::PlanUnreadable { .. } => "plan-unreadable",
             Self::PlanPlace { .. } => "plan-place",
             Self::PlanTarget { .. } => "plan-target",
@@ -115,6 +143,14 @@ impl GoingBackError {
                 "the restore that {since} was saved for came after the undo, and ended what could be redone"
             ),
             Self::NothingToRedo { since: None, .. } => return None,
+            Self::NoPredecessor { checkpoint } => format!(
+                "`turnpoint list --session {}` shows what there is; `turnpoint restore` goes back to one",
+                checkpoint.session
+            ),
+            Self::RevertConflicts { checkpoint, .. } => format!(
+                "nothing was written; `turnpoint diff {checkpoint}` shows what was done since, and \
+                 `turnpoint log PATH --patch` what each checkpoint changed"
+            ),
             Self::PlanUnreadable { .. } => {
                 "`turnpoint restore --plan-out FILE` writes one".to_owned()
             }

@@ -108,7 +108,8 @@ impl BoundPlan {
                     if !is_same(own, other) {
                         paths.push(own.path.clone());
                     }
-                    (ours.next(), theirs.next());
+                    ours.next();
+                    theirs.next();
                 }
                 (Some(own), other) if other.is_none_or(|other| own.path < other.path) => {
                     paths.push(own.path.clone());

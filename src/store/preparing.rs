@@ -6,6 +6,7 @@ use crate::access::{Access, OpenWorkspace};
 use crate::capture::{self, Base, Held, Look, Observation, Part, ReadSoFar, Storing};
 use crate::disk;
 use crate::error::Result;
+use crate::hash::BlobHash;
 use crate::manifest::{Entry, GitState, Listed, Scope};
 use crate::monitor::{Monitor, Phase};
 use crate::path::{RelPath, at_or_below};
@@ -24,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) scope: Scope,
     pub(super) git: Option<GitState>,
     pub(super) plan: Plan,
+    /// Content that is made for the plan, and staged, by path.
+    pub(super) merged: BTreeMap<RelPath, BlobHash>,
 }
 
 /// What a restore goes by.
@@ -113,8 +116,9 @@ impl Restoring<'_> {
         let mut touched: Vec<RelPath> =
             self.intent.touched.iter().flat_map(BTreeMap::keys).cloned().collect();
         touched.extend(self.target.only.iter().flatten().cloned());
-        let needed = if self.target.is_part { Needed::AtLeast(&touched) } else { Needed::All };
-        let then = self.target.entries(access, base.as_deref(), needed)?;
+        let source = self.intent.source(self.target);
+        let needed = if source.is_part { Needed::AtLeast(&touched) } else { Needed::All };
+        let then = source.entries(access, base.as_deref(), needed)?;
         if self.options.thorough
             && let Some(base) = base
         {
@@ -134,6 +138,7 @@ impl Restoring<'_> {
             only.iter().filter(is_given).cloned().collect()
         });
         let selection = match (&self.intent.touched, &only) {
+            (Some(touched), _) if self.intent.reverts.is_some() => Selection::Changed(touched),
             (Some(touched), _) => Selection::Touched(touched),
             (None, Some(only)) => Selection::Only(only),
             (None, None) if options.paths.is_empty() => Selection::All,
@@ -152,14 +157,24 @@ impl Restoring<'_> {
         if self.intent.touched.is_none() && !options.paths.is_empty() {
             require_selected(&target.reference.id, &then, Some(&now), &options.paths)?;
         }
-        let plan = plan(PlanInput {
+        let input = PlanInput {
             target: &target.reference.id,
             then: &then,
-            then_is_full: target.is_full,
+            then_is_full: self.intent.source(target).is_full,
             now: &now,
             selection,
-        });
-        Ok(Prepared { part, held, scope, git, plan })
+        };
+        let (plan, merged) = match &self.intent.reverts {
+            None => (plan(input), BTreeMap::new()),
+            Some(reverted) => {
+                let before = then.clone();
+                let resolved = reverted.resolve(access, open, before, &now, storing, monitor)?;
+                let selection = Selection::Changed(&resolved.touched);
+                let planned = plan(PlanInput { then: &resolved.then, selection, ..input });
+                resolved.finish(input.target, planned)?
+            }
+        };
+        Ok(Prepared { part, held, scope, git, plan, merged })
     }
 }
 

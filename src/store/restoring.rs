@@ -1,6 +1,6 @@
 //! Restore and undo, put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
@@ -26,6 +26,7 @@ use crate::store::capturing::{
 use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
 use crate::store::reversing::{find_redo, find_undo};
+use crate::store::reverting::{self, find_revert};
 use crate::store::target::{Intent, Target, load_target};
 use crate::store::{Store, binding, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
@@ -51,6 +52,8 @@ pub(super) enum Wish<'a> {
     Undo,
     /// To take the newest undo back.
     Redo,
+    /// To take back what this checkpoint changed.
+    Revert(&'a CheckpointId),
 }
 
 /// Whether it is done, or only computed.
@@ -136,7 +139,9 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
         let access = match wish {
-            Wish::Restore(checkpoint) => self.enter_for(&checkpoint.session, monitor)?,
+            Wish::Restore(checkpoint) | Wish::Revert(checkpoint) => {
+                self.enter_for(&checkpoint.session, monitor)?
+            }
             Wish::Undo => self
                 .enter_if_made(monitor)?
                 .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
@@ -237,12 +242,15 @@ fn find_target(
     wish: &Wish<'_>,
     mode: Mode,
 ) -> Result<(Target, Intent)> {
-    if let Wish::Restore(checkpoint) = wish {
+    if let Wish::Restore(checkpoint) | Wish::Revert(checkpoint) = wish {
         if mode == Mode::CarryOut {
             // Only a checkpoint with a row can be protected.
             adopt_own(access, &checkpoint.session)?;
         }
-        return Ok((load_target(access, open, checkpoint)?, Intent::restore()));
+        return match wish {
+            Wish::Revert(_) => find_revert(access, open, checkpoint),
+            _ => Ok((load_target(access, open, checkpoint)?, Intent::restore())),
+        };
     }
     // The newest restore may be one whose rows are not in.
     let adopted = adopt_all(access);
@@ -270,13 +278,20 @@ fn dry_run(
     let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor)?;
     // What the restore would refuse is refused here: a plan that cannot be carried out is none.
     binding::require_plan(options, &prepared.plan)?;
-    require_content(access, &prepared.plan, monitor)?;
-    Ok(nothing_done(open, target, intent, prepared.plan, prepared.held))
+    require_content(access, &prepared.plan, &reverting::hashes(&prepared.merged), monitor)?;
+    let merged = prepared.merged.into_keys().collect();
+    let outcome = nothing_done(open, target, intent, prepared.plan, prepared.held);
+    Ok(RestoreOutcome { merged, ..outcome })
 }
 
 /// Refuses a plan that needs content which the store lacks, and remembers what is lost.
-fn require_content(access: &Access, plan: &Plan, monitor: &dyn Monitor) -> Result<()> {
-    let checked = restore::check_content(&access.blobs, plan, monitor);
+fn require_content(
+    access: &Access,
+    plan: &Plan,
+    made: &HashSet<BlobHash>,
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    let checked = restore::check_content(&access.blobs, plan, made, monitor);
     if let Err(error) = &checked {
         // What is lost is what is told, whether or not it can be remembered.
         drop(remember_lost(access, error));
@@ -309,7 +324,8 @@ fn carry_out(
     };
     adopt_own(access, &session)?;
     let (mut operation, foundation) = begin(access, open, OperationKind::Restore)?;
-    operation.protect(std::slice::from_ref(&target.reference.id))?;
+    let needed = [target, intent.source(target)].map(|target| target.reference.id.clone());
+    operation.protect(&needed)?;
     let mut base = foundation.base;
     if let Some(base) = &base {
         capture::audit(access, open.workspace.id, base, monitor)?;
@@ -325,7 +341,7 @@ fn carry_out(
         options,
         monitor,
     )?;
-    let Prepared { part, mut held, scope, git, plan } = prepared;
+    let Prepared { part, mut held, scope, git, plan, merged } = prepared;
     refuse_other_plan(options, &plan)?;
     binding::require_plan(options, &plan)?;
     // An undo or redo that finds everything as it is to be is recorded all the same: the next one goes
@@ -336,7 +352,7 @@ fn carry_out(
         operation.end()?;
         return Ok(Some(nothing_done(open, target, intent, plan, held)));
     }
-    require_content(access, &plan, monitor)?;
+    require_content(access, &plan, &reverting::hashes(&merged), monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
     // Of a part, the pages that name what changes are read on the way.
     let pages = if part.is_some() { Vec::new() } else { pages_of(access, base.as_ref())? };
@@ -390,7 +406,8 @@ fn carry_out(
     }
     after_commit(access, &committed, monitor);
     let outcome = nothing_done(open, target, intent, plan, held);
-    Ok(Some(RestoreOutcome { safety: Some(committed.id), changed, left, remarks, ..outcome }))
+    let (safety, merged) = (Some(committed.id), merged.into_keys().collect());
+    Ok(Some(RestoreOutcome { merged, safety, changed, left, remarks, ..outcome }))
 }
 
 /// Saves the present and stages the new, and then says durably that changing begins. After an error
@@ -448,6 +465,7 @@ fn nothing_done(
         verb: intent.verb,
         workspace: open.workspace.id,
         target: target.reference.clone(),
+        merged: Vec::new(),
         plan,
         root: open.path.clone(),
         safety: None,

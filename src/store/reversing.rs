@@ -51,9 +51,8 @@ impl Store {
 /// Finds the newest restore or redo of the workspace that has not been taken back: its safety checkpoint
 /// is the target.
 pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target, Intent)> {
-    let found = find(access, open, |verb| verb != RestoreVerb::Undo, |_| false)?;
-    match found {
-        Found::This(target, intent) => Ok((*target, Intent { verb: RestoreVerb::Undo, ..intent })),
+    match find(access, open, |verb| verb != RestoreVerb::Undo, |_| false)? {
+        Found::This(found) => Ok(with_verb(*found, RestoreVerb::Undo)),
         Found::Ended(_) | Found::Nothing => {
             Err(Error::NothingToUndo { workspace: open.path.clone() })
         }
@@ -64,17 +63,19 @@ pub(super) fn find_undo(access: &Access, open: &OpenWorkspace) -> Result<(Target
 pub(super) fn find_redo(access: &Access, open: &OpenWorkspace) -> Result<(Target, Intent)> {
     let is_new = |verb| !matches!(verb, RestoreVerb::Undo | RestoreVerb::Redo);
     let since = match find(access, open, |verb| verb == RestoreVerb::Undo, is_new)? {
-        Found::This(target, intent) => {
-            return Ok((*target, Intent { verb: RestoreVerb::Redo, ..intent }));
-        }
+        Found::This(found) => return Ok(with_verb(*found, RestoreVerb::Redo)),
         Found::Ended(since) => Some(since),
         Found::Nothing => None,
     };
     Err(GoingBackError::NothingToRedo { workspace: open.path.clone(), since }.into())
 }
 
+fn with_verb((target, intent): (Target, Intent), verb: RestoreVerb) -> (Target, Intent) {
+    (target, Intent { verb, ..intent })
+}
+
 enum Found {
-    This(Box<Target>, Intent),
+    This(Box<(Target, Intent)>),
     /// There is one, and this one came after it, which ends what could be taken back.
     Ended(CheckpointId),
     Nothing,
@@ -100,8 +101,8 @@ fn find(
                 return Ok(Found::Ended(ended));
             }
             let reference = CheckpointRef { id: row.id.clone(), digest };
-            let (target, intent) = take_back(access, &manifest, record, reference)?;
-            return Ok(Found::This(Box::new(target), intent));
+            let found = take_back(access, &manifest, record, reference)?;
+            return Ok(Found::This(Box::new(found)));
         }
         if is_end(record.verb) {
             ended.get_or_insert_with(|| row.id.clone());
@@ -123,6 +124,7 @@ fn take_back(
         verb: record.verb,
         undoes: Some(reference.clone()),
         touched: Some(restore::touched(after)),
+        reverts: None,
     };
     let target = Target {
         reference,

@@ -18,6 +18,7 @@ use crate::path::{RelPath, at_or_below};
 use crate::plan::{Present, Selection};
 use crate::sessions::Sessions;
 use crate::settings::is_version_control;
+use crate::store::reverting::Reverted;
 use crate::walk::{Observed, Walked, What};
 
 /// What is to be restored.
@@ -49,11 +50,18 @@ pub(super) struct Intent {
     pub(super) verb: RestoreVerb,
     pub(super) undoes: Option<CheckpointRef>,
     pub(super) touched: Option<BTreeMap<RelPath, Entry>>,
+    /// For a revert: what is taken back.
+    pub(super) reverts: Option<Reverted>,
 }
 
 impl Intent {
+    /// The checkpoint that holds what is put back.
+    pub(super) fn source<'a>(&'a self, target: &'a Target) -> &'a Target {
+        self.reverts.as_ref().map_or(target, |reverted| &reverted.before)
+    }
+
     pub(super) fn restore() -> Self {
-        Self { verb: RestoreVerb::Restore, undoes: None, touched: None }
+        Self { verb: RestoreVerb::Restore, undoes: None, touched: None, reverts: None }
     }
 }
 
@@ -232,8 +240,8 @@ pub(super) fn force_in(
             EntryKind::Omitted { .. } | EntryKind::Absent => {}
         }
     }
-    // What the earlier restore made is to go again.
-    if let Selection::Touched(left) = selection {
+    // What the earlier restore, or the turn, made is to go again.
+    if let Selection::Touched(left) | Selection::Changed(left) = selection {
         let is_named = |path: &RelPath| then.binary_search_by(|entry| entry.path.cmp(path)).is_ok();
         for (path, left) in left.iter().filter(|(path, _)| !is_named(path)) {
             if left.kind != EntryKind::Absent {

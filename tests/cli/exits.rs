@@ -51,6 +51,9 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["capture", "-C", "a.txt"], "is not a directory"),
         (&["undo", "--yes"], "error: there is nothing to undo in"),
         (&["redo", "--yes"], "error: there is nothing to redo in"),
+        (&["revert", "--yes"], "required arguments were not provided"),
+        (&["revert", "s", "0", "--yes"], "it is the first of its workspace in its session"),
+        (&["revert", "s", "7", "--yes"], "error: there is no checkpoint s:7\n"),
         (&["rewind", "2"], "error: there is only 1 turn of"),
         (&["rewind", "0"], "invalid value '0'"),
         (&["rewind", "--session", "t"], "error: there is no session `t`\n"),
@@ -132,6 +135,44 @@ fn a_plan_in_a_file_is_carried_out_or_refused() {
         .run(["restore", "-C", other.to_str().unwrap(), "--apply", "../undo", "--yes"])
         .exits(3);
     assert!(run.stderr.contains("is of another workspace"), "{}", run.stderr);
+}
+
+#[test]
+fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let text = |second: &str, fifth: &str| format!("1\n{second}\n3\n4\n{fifth}\n");
+    let turn = |content: &str| {
+        fs::write(&file, content).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+    };
+    turn(&text("2", "5"));
+    turn(&text("two", "5"));
+    turn(&text("two", "five"));
+    let shown = program.run(["revert", "s", "2"]).exits(3);
+    assert!(shown.stdout.contains("a.txt (merged with what was done since)"), "{}", shown.stdout);
+    let planned = program.run(["revert", "s", "2", "--dry-run", "--json"]).ok().json();
+    assert_eq!(planned["overwrite"][0]["merged"], true);
+    program.run(["revert", "s", "2", "--plan-out", "../plan"]).ok();
+    let done = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).ok().json();
+    assert_eq!((&done["plan"], &done["changed"]), (&planned["plan"], &1.into()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text("2", "five"));
+    program.run(["revert", "s", "2"]).ok();
+    let safety =
+        format!("{}:{}", done["safety"]["session"].as_str().unwrap(), done["safety"]["seq"]);
+    let shown = program.run(["show", &safety]).ok();
+    assert!(shown.stdout.contains("before a revert of s:2"), "{}", shown.stdout);
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text("two", "five"));
+
+    fs::write(&file, text("zwei", "five")).unwrap();
+    for way in ["--dry-run", "--yes"] {
+        let refused = program.run(["revert", "s", "2", way, "--json"]).exits(3);
+        let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+        assert_eq!(refused["code"], "revert-conflicts");
+        assert_eq!(refused["paths"][0]["path"], "a.txt");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text("zwei", "five"));
+    }
 }
 
 #[test]

@@ -461,6 +461,38 @@ fn a_restore_of_given_paths() {
 }
 
 #[test]
+fn a_revert() {
+    let mut scene = scene();
+    let at = |scene: &Scene, name: &str| scene.program.workspace().join(name);
+    let numbers = |others: [usize; 2]| -> String {
+        let line = |n| if others.contains(&n) { format!("other {n}\n") } else { format!("{n}\n") };
+        (1..40).map(line).collect()
+    };
+    fs::write(at(&scene, "text"), numbers([0, 0])).unwrap();
+    scene.capture();
+    let mut target = fingerprint::of(&scene.program.workspace());
+    scene.edit(1);
+    fs::write(at(&scene, "text"), numbers([10, 10])).unwrap();
+    fs::remove_dir_all(at(&scene, "d/e")).unwrap();
+    fs::write(at(&scene, "d/e"), "a file now").unwrap();
+    scene.capture();
+    fs::write(at(&scene, "text"), numbers([10, 30])).unwrap();
+    fs::create_dir(at(&scene, "later")).unwrap();
+    fs::write(at(&scene, "later/x"), "later").unwrap();
+    // As before the turn, with what came after it.
+    let wanted = tempfile::tempdir().unwrap();
+    fs::write(wanted.path().join("text"), numbers([30, 30])).unwrap();
+    let now = fingerprint::of(&scene.program.workspace());
+    target.extend(now.into_iter().filter(|(path, _)| path.starts_with("later")));
+    let merged = fingerprint::of(wanted.path()).remove(Path::new("text")).unwrap();
+    target.insert(PathBuf::from("text"), merged);
+    let command = ["revert", "s:1", "--yes", "--json"];
+    kill_at_each(&mut scene, &command, POINTS_FEW, |scene, death| {
+        after_restore(scene, death, &target, &command);
+    });
+}
+
+#[test]
 fn an_undo() {
     let scene = three_turns_and_changes();
     let target = fingerprint::of(&scene.program.workspace());

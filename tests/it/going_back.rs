@@ -149,7 +149,7 @@ fn undo_and_redo_do_what_two_stacks_of_copies_do() {
                 Step::Restore(which) => {
                     place.go_back(&states[which]);
                     // Where nothing changed nothing was done that could be taken back.
-                    if fingerprint::differences(&present, &place.look()) != "" {
+                    if !fingerprint::differences(&present, &place.look()).is_empty() {
                         stacks.undo.push(present);
                         stacks.redo.clear();
                     }

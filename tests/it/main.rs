@@ -20,6 +20,7 @@ mod plans;
 mod protocol;
 mod querying;
 mod restoring;
+mod reverting;
 mod round_trip;
 mod scaffolding;
 mod tidy;

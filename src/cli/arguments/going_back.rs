@@ -1,5 +1,6 @@
-//! Going back: what `restore`, `rewind`, `undo` and `redo` share, and the arguments of those that take little.
+//! Going back: what the commands share that change the workspace, and the arguments of those that take little.
 
+use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -87,6 +88,27 @@ pub(crate) struct UndoArguments {
                         turnpoint redo --dry-run\n  \
                         turnpoint redo")]
 pub(crate) struct RedoArguments {
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
+    #[command(flatten)]
+    pub(crate) change: ChangeArguments,
+}
+
+/// Take back what one checkpoint changed, and keep later work
+///
+/// What it changed is what is not as in the checkpoint before it in its session. A file that is still as it
+/// left it is put back; a text that was changed since is merged line by line. Where later work changed the
+/// same lines, or a file that is not text, nothing at all is written and each such path is named, with 3.
+/// Shows the plan and asks; without a terminal it needs --yes. `turnpoint undo` takes it back.
+#[derive(Debug, Args)]
+#[command(override_usage = "turnpoint revert [OPTIONS] [SESSION] SEQ")]
+#[command(after_help = "Examples:\n  \
+                        turnpoint revert --dry-run fix-login 3\n  \
+                        turnpoint revert latest~1")]
+pub(crate) struct RevertArguments {
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]

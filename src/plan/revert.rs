@@ -1,0 +1,185 @@
+//! What becomes of one path when a turn is taken back and later work is kept.
+//!
+//! Three states of it: `base`, as the turn left it; `theirs`, as it was before the turn; `ours`, as it is
+//! now. What is wanted is `ours` without what the turn did. Content and permission bits are decided apart.
+
+use crate::manifest::{Entry, EntryKind, Mode};
+
+/// What is to be at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// What is there now.
+    Stays,
+    /// This, or nothing.
+    Becomes(Option<Entry>),
+    /// A file with this mode and the content that merging the three gives.
+    Merged(Mode),
+    /// The turn and later work exclude each other.
+    Conflict(Collision),
+}
+
+/// How a turn and later work exclude each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collision {
+    /// Both changed the same lines, or lines that touch.
+    Lines,
+    /// Both changed a file that is not text.
+    Binary,
+    /// Both changed a file that is too long to be merged.
+    TooLong,
+    /// Both changed it, and it is, was or becomes something else than a file.
+    Content,
+    /// Both changed the permission bits.
+    Mode,
+    /// The turn made it, and it was changed since.
+    Added,
+    /// The turn deleted it, and it was made again since.
+    Deleted,
+    /// The turn changed it, and it was deleted since.
+    Gone,
+    /// It changes while it is read.
+    Moving,
+}
+
+impl Collision {
+    /// The reason, as people are told.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lines => "the same lines were changed since, or lines beside them",
+            Self::Binary => "it was changed since, and is not text that could be merged",
+            Self::TooLong => "it was changed since, and is too long to be merged",
+            Self::Content => "it was changed since",
+            Self::Mode => "its mode was changed since",
+            Self::Added => "it was made then, and changed since",
+            Self::Deleted => "it was deleted then, and made again since",
+            Self::Gone => "it was changed then, and deleted since",
+            Self::Moving => "it changes while it is read",
+        }
+    }
+}
+
+/// Decides about one path. `None` is nothing there; both `base` and `theirs` hold what they have.
+pub(crate) fn settle(
+    base: Option<&Entry>,
+    theirs: Option<&Entry>,
+    ours: Option<&Entry>,
+) -> Settled {
+    if is_same(ours, theirs) {
+        return Settled::Stays;
+    }
+    if is_same(ours, base) {
+        return Settled::Becomes(theirs.cloned());
+    }
+    match (base, theirs, ours) {
+        (Some(base), Some(theirs), Some(ours)) => settle_all(base, theirs, ours),
+        // That directories are there is what counts, and one with something in it stays.
+        (None, Some(theirs), Some(ours)) if is_dir(theirs) && is_dir(ours) => Settled::Stays,
+        (Some(base), None, Some(ours)) if is_dir(base) && is_dir(ours) => Settled::Becomes(None),
+        (Some(base), Some(theirs), None) if is_dir(base) && is_dir(theirs) => Settled::Stays,
+        (None, _, _) => Settled::Conflict(Collision::Deleted),
+        (Some(_), None, _) => Settled::Conflict(Collision::Added),
+        (Some(_), Some(_), None) => Settled::Conflict(Collision::Gone),
+    }
+}
+
+fn settle_all(base: &Entry, theirs: &Entry, ours: &Entry) -> Settled {
+    let mode = if base.mode == theirs.mode || ours.mode == theirs.mode {
+        ours.mode
+    } else if ours.mode == base.mode {
+        theirs.mode
+    } else {
+        return Settled::Conflict(Collision::Mode);
+    };
+    let with_mode = |entry: &Entry| Settled::Becomes(Some(Entry { mode, ..entry.clone() }));
+    let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
+    if base.is_same_content(theirs) || ours.is_same_content(theirs) {
+        with_mode(ours)
+    } else if ours.is_same_content(base) {
+        with_mode(theirs)
+    } else if [base, theirs, ours].iter().all(is_file) {
+        Settled::Merged(mode)
+    } else {
+        Settled::Conflict(Collision::Content)
+    }
+}
+
+fn is_dir(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::Dir { .. })
+}
+
+fn is_same(one: Option<&Entry>, other: Option<&Entry>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.is_same_state(other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::BlobHash;
+    use crate::manifest::Listed;
+    use crate::path::RelPath;
+
+    /// `-` nothing; `d` a directory, `l` a link, else a file with this content; then a mode.
+    fn state(text: &str) -> Option<Entry> {
+        let (what, mode) = text.split_once(' ').unwrap_or((text, "0644"));
+        let kind = match what {
+            "-" => return None,
+            "d" => EntryKind::Dir { listed: Listed::Whole },
+            "l" => EntryKind::Symlink { target: (*b"l").into() },
+            text => EntryKind::File {
+                size: text.len() as u64,
+                mtime_ns: 0,
+                hash: BlobHash::of(text.as_bytes()),
+                unstable: false,
+            },
+        };
+        Some(Entry { path: RelPath::new(b"x").unwrap(), mode: mode.parse().unwrap(), kind })
+    }
+
+    #[test]
+    fn each_case_is_settled_as_a_merge_settles_it() {
+        use Collision::*;
+        let conflict = Settled::Conflict;
+        let becomes = |text| Settled::Becomes(state(text));
+        for (theirs, base, ours, expected) in [
+            // Unchanged since: put back; put back by hand already: nothing.
+            ("a", "b", "b", becomes("a")),
+            ("a", "b", "a", Settled::Stays),
+            ("-", "b", "b", becomes("-")),
+            ("-", "b", "-", Settled::Stays),
+            ("a", "-", "-", becomes("a")),
+            ("a", "-", "a", Settled::Stays),
+            ("l 0777", "b", "b", becomes("l 0777")),
+            ("d 0755", "b", "b", becomes("d 0755")),
+            // Changed since.
+            ("a", "b", "c", Settled::Merged("0644".parse().unwrap())),
+            ("a", "b", "c 0755", Settled::Merged("0755".parse().unwrap())),
+            ("a 0755", "b", "c", Settled::Merged("0755".parse().unwrap())),
+            ("a 0755", "b", "b 0600", conflict(Mode)),
+            ("a 0755", "a", "c", becomes("c 0755")),
+            ("a 0755", "a", "c 0755", becomes("c 0755")),
+            ("a", "b", "b 0755", becomes("a 0755")),
+            ("-", "b", "c", conflict(Added)),
+            ("-", "b", "b 0755", conflict(Added)),
+            ("a", "-", "c", conflict(Deleted)),
+            ("a", "-", "a 0755", conflict(Deleted)),
+            ("a", "b", "-", conflict(Gone)),
+            ("l 0777", "b", "c", conflict(Content)),
+            ("a", "b", "d 0644", conflict(Content)),
+            ("a", "b", "l 0644", conflict(Content)),
+            // Directories.
+            ("-", "d 0755", "d 0700", becomes("-")),
+            ("d 0755", "-", "d 0700", Settled::Stays),
+            ("d 0755", "d 0700", "-", Settled::Stays),
+            ("d 0755", "d 0700", "d 0700", becomes("d 0755")),
+            ("d 0755", "d 0700", "d 0711", conflict(Mode)),
+            ("-", "d 0755", "c", conflict(Added)),
+        ] {
+            let (base, theirs, ours) = (state(base), state(theirs), state(ours));
+            let found = settle(base.as_ref(), theirs.as_ref(), ours.as_ref());
+            assert_eq!(found, expected, "{theirs:?} {base:?} {ours:?}");
+        }
+    }
+}
