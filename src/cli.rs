@@ -31,6 +31,7 @@ mod moment;
 mod operations;
 mod pager;
 mod patch;
+mod pick;
 mod pin;
 mod plan;
 mod printer;

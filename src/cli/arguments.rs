@@ -370,10 +370,11 @@ pub(crate) struct ExportArguments {
 /// First the present state is saved as a safety checkpoint, so that `turnpoint undo` can take the
 /// restore back; then everything new is staged and checked; then the changes are made. Only what
 /// differs is touched, and nothing is removed that the checkpoint does not show to have been absent.
-/// Shows the plan and asks; without a terminal it needs --yes.
+/// Shows the plan and asks; without a terminal it needs --yes. On a terminal, without a checkpoint, there
+/// is a list to choose from.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--continue|--abort>"
+    override_usage = "turnpoint restore [OPTIONS] [[SESSION] SEQ] [PATH]...\n       turnpoint restore [OPTIONS] <--continue|--abort>"
 )]
 #[command(after_help = "Examples:\n  \
                         turnpoint restore --dry-run latest\n  \

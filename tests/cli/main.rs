@@ -23,6 +23,7 @@ mod json;
 mod log;
 mod long_walk;
 mod packs;
+mod pick;
 mod quarantine;
 mod questions;
 mod reader;

@@ -61,6 +61,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("blake3", &["hash"], "one place decides what a blob is named by"),
     ("clap", &["cli", "main"], "arguments are the program's"),
     ("clap_mangen", &["cli"], "manual pages are the program's"),
+    ("console", &["cli"], "keys are the program's"),
     ("csv", &["cli"], "a form of output"),
     ("etcetera", &["cli", "main"], "the library is told its directories"),
     ("globset", &["compare"], "one meaning of patterns that are typed"),
@@ -77,7 +78,11 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ),
     ("rustyline", &["cli"], "the prompt is the program's"),
     ("rusqlite", &["index"], "SQL stays in one place"),
-    ("rustix", &["blobs", "disk", "walk"], "system calls are the edges'"),
+    (
+        "rustix",
+        &["blobs", "cli", "disk", "walk"],
+        "system calls are the edges'; the mode of the terminal is the program's",
+    ),
     (
         "serde",
         &[
