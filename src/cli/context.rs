@@ -13,6 +13,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer::{Kind, Printer, Style};
 use crate::cli::settings::Settings;
+use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
 
 /// The store, the settings, and the way to the person.
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     /// Whether something was found damaged on the way, and told: what was asked for was done all the
     /// same.
     pub(crate) found_damage: bool,
+    /// Where it is written down what is done, if that was asked for.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Context {
@@ -39,7 +42,15 @@ impl Context {
         })?;
         let store = Store::at(&settings.home);
         let printer = Printer::new(style);
-        Ok(Self { settings, store, printer, interrupt, notices: Vec::new(), found_damage: false })
+        Ok(Self {
+            settings,
+            store,
+            printer,
+            interrupt,
+            notices: Vec::new(),
+            found_damage: false,
+            trace: None,
+        })
     }
 
     /// Runs one operation of the library with progress, notices and cancellation.
@@ -58,7 +69,7 @@ impl Context {
         let style = self.printer.style();
         let is_shown = !style.quiet && !style.json && !self.printer.is_paged();
         let draws = is_shown && io::stderr().is_terminal();
-        let watch = Watch::start(style, draws, self.interrupt.clone());
+        let watch = Watch::start(style, draws, self.interrupt.clone(), self.trace.clone());
         if self.found_damage {
             watch.expect_damage();
         }

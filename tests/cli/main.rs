@@ -33,4 +33,5 @@ mod shell;
 mod sql;
 mod storm;
 mod terminal;
+mod trace;
 mod unwritable;
