@@ -33,6 +33,7 @@ mod moment;
 mod operations;
 mod pager;
 mod patch;
+mod pick;
 mod pin;
 mod plan;
 mod printer;
@@ -50,6 +51,7 @@ mod stat;
 mod stats;
 mod table;
 mod target;
+mod trace;
 mod undo;
 mod verify;
 mod watch;
@@ -81,21 +83,29 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
     let style = context.printer.style();
+    let opened = trace::Trace::open(arguments.global.log_file.as_deref());
+    context.trace = match opened {
+        Ok(trace) => trace,
+        Err(failure) => return failure::report(&failure, style, &[], Exit::Failed).into(),
+    };
+    context.trace.iter().for_each(trace::Trace::begin);
     let on_damage = exit_on_damage(&arguments.command);
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
         context.printer.close()?;
         Ok(exit)
     });
-    match outcome {
-        Ok(Exit::Done) => Exit::damaged_if(context.found_damage || context.is_disobedient).into(),
-        Ok(exit) => exit.into(),
+    let exit = match outcome {
+        Ok(Exit::Done) => Exit::damaged_if(context.found_damage || context.is_disobedient),
+        Ok(exit) => exit,
         Err(failure) => {
             // What was printed before the failure belongs before it. If it cannot be written, the
             // failure is still the thing to tell.
             context.printer.close().ok();
-            failure::report(&failure, style, &context.notices, on_damage).into()
+            failure::report(&failure, style, &context.notices, on_damage)
         }
-    }
+    };
+    context.trace.iter().for_each(|trace| trace.end(exit));
+    exit.into()
 }
 
 /// How a command ends that failed because something is damaged. Only what reads may say with it that

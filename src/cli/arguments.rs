@@ -4,6 +4,7 @@ mod bisect;
 mod checkpoint;
 mod config;
 mod going_back;
+mod history;
 mod shell;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use going_back::{
     ChangeArguments, PlanArguments, RedoArguments, RevertArguments, RewindArguments, UndoArguments,
 };
+pub(crate) use history::{DiffArguments, ExportArguments, FindArguments, LogArguments};
 pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Shell};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
@@ -71,6 +73,9 @@ pub(crate) struct GlobalArguments {
     /// Long lists in full
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
+    /// Append to FILE what is done and how long it takes
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
     /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
     pub(crate) color: Option<ColorWhen>,
@@ -250,140 +255,16 @@ pub(crate) struct CatArguments {
     pub(crate) session: Option<String>,
 }
 
-/// Show what differs between two checkpoints, or a checkpoint and the disk
-///
-/// Without B: the disk, looked at by the rules of a capture; nothing is stored. Paths come after the
-/// checkpoints, or after `--`: each with everything below it, or a pattern as in git. What a checkpoint
-/// does not hold is not compared, and is counted.
-#[derive(Debug, Args)]
-#[command(override_usage = "turnpoint diff [OPTIONS] [SESSION] A [B] [-- PATH...]")]
-#[command(after_help = "Examples:\n  \
-                        turnpoint diff latest\n  \
-                        turnpoint diff fix-login 0 2 --stat\n  \
-                        turnpoint diff latest~1 latest --patch -- src '*.md'\n  \
-                        turnpoint diff fix-login:0 -p | git apply --reverse")]
-pub(crate) struct DiffArguments {
-    /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
-    pub(crate) words: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) time: AtArguments,
-    /// Paths that look like a checkpoint or an option, after `--`
-    #[arg(last = true, value_name = "PATH")]
-    pub(crate) paths: Vec<OsString>,
-    /// The session, where A names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// How many lines of each file were added and removed
-    #[arg(long, conflicts_with_all = ["name_status", "patch", "nul"])]
-    pub(crate) stat: bool,
-    /// One letter and one path a line, as git has them, and nothing else
-    #[arg(long, conflicts_with = "patch")]
-    pub(crate) name_status: bool,
-    /// The lines that differ, as a patch that `git apply` takes
-    #[arg(short, long)]
-    pub(crate) patch: bool,
-    /// As --name-status, with a NUL after each field and names as they are
-    #[arg(short = 'z', conflicts_with = "patch")]
-    pub(crate) nul: bool,
-    /// End with 1 if anything differs
-    #[arg(long)]
-    pub(crate) exit_code: bool,
-    /// A path that was renamed is one that was deleted and one that was added
-    #[arg(long)]
-    pub(crate) no_renames: bool,
-    /// Do not show the output with a pager
-    #[arg(long)]
-    pub(crate) no_pager: bool,
-    /// Look at `/`, the home directory, or what contains it
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Show which checkpoints of a session changed a path, the newest last
-///
-/// Of a directory: what changed below it. The first checkpoint of a session adds everything it holds;
-/// each other is compared with the one before it. A rename is a deletion and an addition here.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint log src/main.rs\n  \
-                        turnpoint log src --session fix-login --json\n  \
-                        turnpoint log notes.txt --patch")]
-pub(crate) struct LogArguments {
-    /// A file or a directory, as seen from here
-    #[arg(value_name = "PATH")]
-    pub(crate) path: OsString,
-    /// The session [default: the newest of this workspace]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// The lines that each checkpoint changed
-    #[arg(short, long)]
-    pub(crate) patch: bool,
-    /// Do not show the output with a pager
-    #[arg(long)]
-    pub(crate) no_pager: bool,
-}
-
-/// Find which checkpoints have a path of some name, the newest first
-///
-/// A name, or a pattern such as '*.rs', is compared with the last name of each path; with a slash in it,
-/// with whole paths from the top of the workspace. Checkpoints that follow one another are one line.
-/// Names whose content is not held are found too, with the reason.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint find parser.rs\n  \
-                        turnpoint find 'src/**/*.sql' --json\n  \
-                        turnpoint find notes.txt --session fix-login")]
-pub(crate) struct FindArguments {
-    /// A name or a pattern
-    #[arg(value_name = "NAME")]
-    pub(crate) name: OsString,
-    /// Only in this session, of whatever workspace
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Do not show the output with a pager
-    #[arg(long)]
-    pub(crate) no_pager: bool,
-}
-
-/// Write a checkpoint, of whatever workspace, as a directory or a tar archive
-///
-/// All of its content is there and whole before an archive is begun; what the checkpoint does not hold is
-/// not in it, and is named. The same checkpoint gives the same archive, to the byte.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "turnpoint export [OPTIONS] [SESSION] SEQ <DIR|--tar FILE> [-- PATH...]"
-)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint export fix-login 3 ../old\n  \
-                        turnpoint export latest --tar state.tar -- src\n  \
-                        turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
-pub(crate) struct ExportArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then a new or empty directory
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
-    pub(crate) words: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) time: AtArguments,
-    /// Only these paths, each with everything below it, after `--`
-    #[arg(last = true, value_name = "PATH")]
-    pub(crate) paths: Vec<OsString>,
-    /// The session, where CHECKPOINT names none
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Write an archive: a new file, or standard output (`-`)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tar: Option<PathBuf>,
-}
-
 /// Put the workspace, or some paths of it, back to a checkpoint
 ///
 /// First the present state is saved as a safety checkpoint, so that `turnpoint undo` can take the
 /// restore back; then everything new is staged and checked; then the changes are made. Only what
 /// differs is touched, and nothing is removed that the checkpoint does not show to have been absent.
-/// Shows the plan and asks; without a terminal it needs --yes.
+/// Shows the plan and asks; without a terminal it needs --yes. On a terminal, without a checkpoint, there
+/// is a list to choose from.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "turnpoint restore [OPTIONS] [SESSION] SEQ [PATH]...\n       turnpoint restore [OPTIONS] <--apply FILE|--continue|--abort>"
+    override_usage = "turnpoint restore [OPTIONS] [[SESSION] SEQ] [PATH]...\n       turnpoint restore [OPTIONS] <--apply FILE|--continue|--abort>"
 )]
 #[command(after_help = "Examples:\n  \
                         turnpoint restore --dry-run latest\n  \

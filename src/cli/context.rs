@@ -14,6 +14,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer::{Kind, Printer, Style};
 use crate::cli::settings::Settings;
+use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
 
 /// The store, the settings, and the way to the person.
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) found_damage: bool,
     /// Whether something in the workspace's settings file was told and not obeyed.
     pub(crate) is_disobedient: bool,
+    /// Where it is written down what is done, if that was asked for.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Context {
@@ -51,6 +54,7 @@ impl Context {
             notices: Vec::new(),
             found_damage: false,
             is_disobedient: false,
+            trace: None,
         })
     }
 
@@ -70,7 +74,7 @@ impl Context {
         let style = self.printer.style();
         let is_shown = !style.quiet && !style.json && !self.printer.is_paged();
         let draws = is_shown && io::stderr().is_terminal();
-        let watch = Watch::start(style, draws, self.interrupt.clone());
+        let watch = Watch::start(style, draws, self.interrupt.clone(), self.trace.clone());
         if self.found_damage {
             watch.expect_damage();
         }

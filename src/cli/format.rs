@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use turnpoint::clock::Timestamp;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Stands for what was cut off.
+const ELLIPSIS: char = '…';
 
 /// `1204` as `1,204`.
 pub(crate) fn number(number: u64) -> String {
@@ -121,6 +125,24 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
+}
+
+/// `text`, or as much of it as takes `room` columns with the ellipsis.
+pub(crate) fn shortened(text: &str, room: usize) -> String {
+    if text.width() <= room {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut taken = 1;
+    for character in text.chars() {
+        taken += character.width().unwrap_or(0);
+        if taken > room {
+            break;
+        }
+        cut.push(character);
+    }
+    cut.push(ELLIPSIS);
+    cut
 }
 
 #[cfg(test)]

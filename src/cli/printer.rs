@@ -280,6 +280,11 @@ impl Printer {
         write!(self.out, "{style:#}")
     }
 
+    /// Whether there are colors.
+    pub(crate) fn colors(&self) -> bool {
+        self.colors
+    }
+
     /// How to speak.
     pub(crate) fn style(&self) -> Style {
         self.style

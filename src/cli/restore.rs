@@ -5,9 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
+use turnpoint::id::CheckpointId;
 use turnpoint::manifest::RestoreVerb;
 use turnpoint::path::{RelPath, printable};
-use turnpoint::{EndedRestore, Error, RestoreOptions, Spec};
+use turnpoint::{EndedRestore, Error, RestoreOptions, Spec, Which};
 
 use crate::cli::arguments::{ChangeArguments, RestoreArguments};
 use crate::cli::ask;
@@ -16,6 +17,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::pick;
 use crate::cli::plan::{self, Asked, Verb};
 use crate::cli::printer::Kind;
 use crate::cli::target::{self, Target};
@@ -34,8 +36,16 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     }
     let words = &arguments.target;
     let change = &arguments.change;
-    let Target { spec, rest } =
-        target::parse_at(&words.words, change.session.as_deref(), words.time.at)?;
+    let session = change.session.as_deref();
+    let is_named = !words.words.is_empty() || words.time.at.is_some();
+    let Target { spec, rest } = if is_named || !ask::can_ask(context) {
+        target::parse_at(&words.words, session, words.time.at)?
+    } else if let Some(CheckpointId { session, seq }) = pick::pick(&root, session, context)? {
+        Target { spec: Spec { session: Some(session), which: Which::Seq(seq) }, rest: &[] }
+    } else {
+        context.printer.style().complain(Kind::Note, "nothing was changed");
+        return Ok(Exit::Refused);
+    };
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let options = options(change, paths, context);
     if let Some(into) = &arguments.into {

@@ -15,6 +15,7 @@ use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer::{self, Kind, Style};
+use crate::cli::trace::Trace;
 
 /// What is done sooner than this shows no progress: a line that flashes up tells nobody anything.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -27,6 +28,7 @@ pub(crate) struct Watch {
     progress: Arc<Progress>,
     interrupt: Interrupt,
     style: Style,
+    trace: Option<Trace>,
     notices: Mutex<Vec<NoticeDocument>>,
     found_damage: AtomicBool,
     drawer: Option<(Sender<()>, JoinHandle<()>)>,
@@ -49,8 +51,13 @@ struct PhaseBegun {
 }
 
 impl Watch {
-    /// Begins to watch; draws only where `draws`.
-    pub(crate) fn start(style: Style, draws: bool, interrupt: Interrupt) -> Self {
+    /// Begins to watch; draws only where `draws`, and writes down what is done where there is a `trace`.
+    pub(crate) fn start(
+        style: Style,
+        draws: bool,
+        interrupt: Interrupt,
+        trace: Option<Trace>,
+    ) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let progress = Arc::new(Progress {
             bar,
@@ -75,7 +82,8 @@ impl Watch {
             (stop, thread)
         });
         let found_damage = AtomicBool::new(false);
-        Self { progress, interrupt, style, notices: Mutex::default(), found_damage, drawer }
+        let notices = Mutex::default();
+        Self { progress, interrupt, style, trace, notices, found_damage, drawer }
     }
 
     /// Damage was told before in this command: it is not told again.
@@ -95,7 +103,22 @@ impl Watch {
             // A drawing thread that panicked has nothing to say about the operation.
             thread.join().ok();
         }
+        let mut begun = self.progress.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_down(begun.take());
+        drop(begun);
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Watch {
+    /// A phase has ended; nothing has been counted for another one yet.
+    fn write_down(&self, begun: Option<PhaseBegun>) {
+        let (Some(trace), Some(begun)) = (&self.trace, begun) else { return };
+        let items = self.progress.items.load(Ordering::Relaxed);
+        let bytes = self.progress.bytes.load(Ordering::Relaxed);
+        let elapsed = begun.at.elapsed();
+        // The line of progress would be in its way.
+        self.progress.bar.suspend(|| trace.phase(begun.phase, items, bytes, elapsed));
     }
 }
 
@@ -159,6 +182,7 @@ fn message(phase: Phase, total: Option<u64>, items: u64, bytes: u64, elapsed: Du
 impl Monitor for Watch {
     fn phase(&self, phase: Phase, total: Option<u64>) {
         let mut begun = self.progress.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_down(begun.take());
         self.progress.items.store(0, Ordering::Relaxed);
         self.progress.bytes.store(0, Ordering::Relaxed);
         *begun = Some(PhaseBegun { phase, total, at: Instant::now() });
@@ -171,6 +195,9 @@ impl Monitor for Watch {
 
     fn notice(&self, notice: &Notice) {
         let (kind, document) = describe(notice);
+        if let Some(trace) = &self.trace {
+            self.progress.bar.suspend(|| trace.notice(&document));
+        }
         match notice {
             // Several readings of one command find the same.
             Notice::IndexDamaged { .. } if self.found_damage.swap(true, Ordering::Relaxed) => {

@@ -62,6 +62,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("blake3", &["hash"], "one place decides what a blob is named by"),
     ("clap", &["cli", "main"], "arguments are the program's"),
     ("clap_mangen", &["cli"], "manual pages are the program's"),
+    ("console", &["cli"], "keys are the program's"),
     ("csv", &["cli"], "a form of output"),
     ("etcetera", &["cli", "main"], "the library is told its directories"),
     ("globset", &["compare"], "one meaning of patterns that are typed"),
@@ -81,7 +82,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     (
         "rustix",
         &["blobs", "cli", "disk", "walk"],
-        "system calls are the edges'; signals the program's",
+        "system calls are the edges'; signals and the mode of the terminal the program's",
     ),
     (
         "serde",

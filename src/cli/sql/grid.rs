@@ -4,17 +4,16 @@ use std::io;
 
 use turnpoint::Value;
 use turnpoint::path::printable;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::answer::plain;
+use crate::cli::format::shortened;
 use crate::cli::printer::Printer;
 
 /// Between two columns.
 const GAP: usize = 2;
 /// A column that has more in it is not made narrower than this: rather is each row shown as a list.
 const COLUMN_MIN: usize = 8;
-/// Stands for what was cut off.
-const ELLIPSIS: char = '…';
 
 /// Rows of text.
 #[derive(Debug)]
@@ -142,24 +141,6 @@ fn narrow(widths: &mut [usize], room: usize) {
         let Some(widest) = widths.iter_mut().rev().max_by_key(|width| **width) else { return };
         *widest -= 1;
     }
-}
-
-/// `text`, or as much of it as takes `room` columns with the ellipsis.
-fn shortened(text: &str, room: usize) -> String {
-    if text.width() <= room {
-        return text.to_owned();
-    }
-    let mut cut = String::new();
-    let mut taken = 1;
-    for character in text.chars() {
-        taken += character.width().unwrap_or(0);
-        if taken > room {
-            break;
-        }
-        cut.push(character);
-    }
-    cut.push(ELLIPSIS);
-    cut
 }
 
 #[cfg(test)]
