@@ -21,6 +21,7 @@ mod json;
 mod log;
 mod long_walk;
 mod packs;
+mod purge;
 mod quarantine;
 mod questions;
 mod reader;

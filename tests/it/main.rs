@@ -16,6 +16,7 @@ mod moved;
 mod packs;
 mod place;
 mod protocol;
+mod purging;
 mod querying;
 mod restoring;
 mod round_trip;

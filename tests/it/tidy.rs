@@ -17,7 +17,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
     ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
-    ("operations", &["capture", "doctor", "quarantine", "restore", "retention", "verify"]),
+    ("operations", &["capture", "doctor", "purge", "quarantine", "restore", "retention", "verify"]),
     ("facade", &["store"]),
 ];
 
@@ -86,6 +86,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "journal",
             "layout",
             "manifest",
+            "purge",
             "sessions",
             "settings",
             "store",
@@ -104,6 +105,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "journal",
             "layout",
             "manifest",
+            "purge",
             "sessions",
             "settings",
             "store",
