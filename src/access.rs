@@ -36,7 +36,15 @@ pub(crate) struct Access {
     /// Where temporary files are.
     pub(crate) tmp: Dir,
     /// Kept until the end.
-    pub(crate) _lock: Lock,
+    pub(crate) lock: Lock,
+}
+
+impl Access {
+    /// Closes everything but the lock. Before an index is exchanged: a connection that is closed later
+    /// would take away the log of the one in its place, by its name.
+    pub(crate) fn into_lock(self) -> Lock {
+        self.lock
+    }
 }
 
 /// A workspace that is locked and open.

@@ -484,6 +484,15 @@ impl Blobs {
         self.packs.dir()?.try_unlink(pack::file_name(id).as_bytes())
     }
 
+    /// Makes durable all that was removed so far.
+    pub(crate) fn sync_removals(&self) -> Result<()> {
+        let names = self.dir.names()?;
+        let shards = names.iter().map(|name| disk::ToSync::Named(&self.dir, name));
+        let packs = self.packs.dir()?;
+        let items: Vec<_> = shards.chain([disk::ToSync::Directory(&packs)]).collect();
+        disk::sync_all(&self.dir, &items)
+    }
+
     /// Begins to add blobs for `operation`, which holds a lease.
     pub(crate) fn stage(&self, operation: OperationId) -> Result<Staging<'_>> {
         Staging::new(self, operation)

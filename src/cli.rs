@@ -38,6 +38,7 @@ mod pin;
 mod plan;
 mod printer;
 mod prune;
+mod purge;
 mod quarantine;
 mod redo;
 mod restore;
@@ -138,6 +139,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Unpin(_)
         | Command::Label(_)
         | Command::Prune(_)
+        | Command::Purge(_)
         | Command::Gc(_)
         | Command::Completions(_)
         | Command::Man(_)
@@ -176,6 +178,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),
         Command::Prune(arguments) => prune::run(&arguments, context),
+        Command::Purge(arguments) => purge::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Stats(arguments) => stats::run(&arguments, context),
         Command::Operations(arguments) => operations::run(&arguments, context),

@@ -101,6 +101,11 @@ impl Layout {
         self.journals().join(format!("{workspace}.json"))
     }
 
+    /// What a purge has decided, until it is done.
+    pub(crate) fn purge(&self) -> PathBuf {
+        self.journals().join("purge.json")
+    }
+
     /// One directory for each workspace.
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")

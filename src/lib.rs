@@ -27,6 +27,7 @@ mod mutation;
 pub mod operation;
 pub mod path;
 pub mod plan;
+mod purge;
 mod quarantine;
 mod registration;
 mod restore;
@@ -50,6 +51,10 @@ pub use error::{
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use monitor::{Monitor, Notice, Phase};
+pub use purge::{
+    Holder, KeptContent, PurgeOutcome, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath,
+    Removed,
+};
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};

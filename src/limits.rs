@@ -217,6 +217,12 @@ pub const SESSION_NAME_BYTES_MAX: usize = 128;
 /// How much of the end of the log of operations is read.
 pub const LOG_BYTES_READ_MAX: u64 = 64 * 1024 * 1024;
 
+/// What a purge writes down first is never longer: the text of every manifest that names another.
+pub const PURGE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// So many of those are named that hold the same content as a purged path.
+pub const PURGE_HOLDERS_NAMED: usize = 20;
+
 /// A label is never longer than this many bytes.
 pub const LABEL_BYTES_MAX: usize = 512;
 

@@ -5,6 +5,7 @@
 
 mod compare;
 mod entry;
+mod exchange;
 mod page;
 mod part;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use compare::tree_differences;
 pub use entry::{Entry, EntryKind, Listed, Mode, OmitReason};
+pub(crate) use exchange::Exchange;
 pub use page::{EncodedPage, Page, PageRef, PageTree, Tree, build, decode};
 pub(crate) use page::{EntryText, Unchanged, decode_entries, encode_entries, rebuild};
 pub(crate) use part::{Edits, read_part, splice, topmost};

@@ -26,6 +26,8 @@ pub enum Phase {
     Rebuild,
     /// Removing content that nothing names.
     Sweep,
+    /// Finding out what a purge would do; counts checkpoints.
+    Purge,
     /// Checking manifests, pages and blobs.
     Verify,
     /// Answering a query.
@@ -52,6 +54,17 @@ pub enum Notice {
     },
     /// A restore that had been interrupted could not be completed; `reason` says why.
     RestoreLeftOpen {
+        /// What stood in the way.
+        reason: String,
+    },
+    /// A purge that had been interrupted was completed.
+    PurgeCompleted {
+        /// How many manifests it had to write anew.
+        manifests: u64,
+    },
+    /// A purge that was interrupted could not be completed: content that it is to remove is still in the
+    /// store, although no checkpoint names it.
+    PurgeLeftOpen {
         /// What stood in the way.
         reason: String,
     },

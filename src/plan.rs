@@ -325,16 +325,21 @@ impl<'a> Planner<'a> {
         inodes.contains(&(present.device, present.inode))
     }
 
-    /// Whether a touched path is not as the earlier restore left it.
-    fn is_worked_on(&self, path: &RelPath) -> bool {
+    /// Why a touched path cannot be taken for what the earlier restore left: it is not as it was left, or
+    /// what was left is not known any more.
+    fn why_not_as_left(&self, path: &RelPath) -> Option<SkipReason> {
         let (Selection::Touched(left) | Selection::Changed(left)) = self.input.selection else {
-            return false;
+            return None;
         };
-        let Some(left) = left.get(path) else { return true };
-        match self.now(path) {
-            Some(present) => !present.entry.is_same_state(left),
-            None => left.kind != EntryKind::Absent,
+        let Some(left) = left.get(path) else { return Some(SkipReason::Conflict) };
+        if let EntryKind::Omitted { reason: reason @ OmitReason::Purged, .. } = left.kind {
+            return Some(SkipReason::NotCaptured(reason));
         }
+        let is_as_left = match self.now(path) {
+            Some(present) => present.entry.is_same_state(left),
+            None => left.kind == EntryKind::Absent,
+        };
+        (!is_as_left).then_some(SkipReason::Conflict)
     }
 
     fn skip(&mut self, path: &RelPath, reason: SkipReason) {
@@ -344,7 +349,7 @@ impl<'a> Planner<'a> {
     /// Notes that a path stays for `reason`. A rule that keeps it keeps what was to be below it too.
     fn block(&mut self, path: &RelPath, reason: SkipReason) {
         let below = match reason {
-            SkipReason::Rule(_) => reason,
+            SkipReason::Rule(_) | SkipReason::NotCaptured(_) => reason,
             _ => SkipReason::Blocked,
         };
         self.blocked.insert(path.clone(), below);
@@ -426,9 +431,9 @@ impl<'a> Planner<'a> {
         if is_done {
             return;
         }
-        if self.is_worked_on(&then.path) {
-            self.skip(&then.path, SkipReason::Conflict);
-            self.block(&then.path, SkipReason::Conflict);
+        if let Some(reason) = self.why_not_as_left(&then.path) {
+            self.skip(&then.path, reason);
+            self.block(&then.path, reason);
             return;
         }
         let Some(present) = now else {
@@ -482,10 +487,12 @@ impl<'a> Planner<'a> {
         for present in self.below(path) {
             let partial = matches!(present.entry.kind, EntryKind::Dir { listed: Listed::Partial });
             let is_own = present.entry.path == *path;
+            let not_as_left =
+                || if is_own { None } else { self.why_not_as_left(&present.entry.path) };
             let reason = if present.is_mounted {
                 Some(SkipReason::Rule(OmitReason::Mount))
-            } else if !is_own && self.is_worked_on(&present.entry.path) {
-                Some(SkipReason::Conflict)
+            } else if let Some(reason) = not_as_left() {
+                Some(reason)
             } else if partial {
                 Some(SkipReason::NotSaved)
             } else {
@@ -565,8 +572,8 @@ impl<'a> Planner<'a> {
         if present.is_mounted {
             return Deletion::Refused(SkipReason::Rule(OmitReason::Mount));
         }
-        if self.is_worked_on(path) {
-            return Deletion::Refused(SkipReason::Conflict);
+        if let Some(reason) = self.why_not_as_left(path) {
+            return Deletion::Refused(reason);
         }
         if let Some(reason) = why_not_held(&present.entry) {
             return Deletion::Refused(reason);
@@ -580,15 +587,26 @@ impl<'a> Planner<'a> {
             let stays = |inside: &Present| {
                 inside.entry.path != *path && !self.is_deleted(&inside.entry.path)
             };
-            if listed == Listed::Partial || self.below(path).any(stays) {
-                return Deletion::Refused(match self.input.selection {
-                    // Somebody has put something into a directory that the restore made.
-                    Selection::Touched(_) => SkipReason::Conflict,
-                    _ => SkipReason::NotEmpty,
+            let mut staying = self.below(path).filter(|inside| stays(inside)).peekable();
+            if listed == Listed::Partial || staying.peek().is_some() {
+                // In a directory that a restore made somebody has put something, unless all that stays
+                // in it is what nobody can tell about any more.
+                let is_by_rule = listed == Listed::Whole
+                    && staying.all(|inside| self.stays_by_rule(&inside.entry.path));
+                let is_touched = matches!(self.input.selection, Selection::Touched(_));
+                return Deletion::Refused(if is_touched && !is_by_rule {
+                    SkipReason::Conflict
+                } else {
+                    SkipReason::NotEmpty
                 });
             }
         }
         Deletion::Allowed
+    }
+
+    /// Whether a path that is not deleted stays because the checkpoint does not say what it is.
+    fn stays_by_rule(&self, path: &RelPath) -> bool {
+        matches!(self.skips.get(path), Some(SkipReason::NotCaptured(_) | SkipReason::NotEmpty))
     }
 
     fn is_deleted(&self, path: &RelPath) -> bool {

@@ -13,7 +13,7 @@ pub(crate) use prune::{
     Going, drop_missing, drop_one, finish_pruning, mark_behind, missing, plan_prune, prune, unlink,
 };
 pub(crate) use repack::Effort;
-pub(crate) use sweep::{plan_sweep, remove_leftovers, sweep, unneeded};
+pub(crate) use sweep::{plan_sweep, refuse_if_blind, remove_leftovers, sweep, unneeded};
 
 use crate::error::BadFile;
 use crate::id::CheckpointId;

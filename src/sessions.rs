@@ -214,6 +214,15 @@ impl Sessions {
         disk::create_durably(&dir, format!("{}.json", id.seq).as_bytes(), text, tmp)
     }
 
+    /// Puts another text in the place of a manifest. Whoever reads it finds the old one or the new one.
+    ///
+    /// # Durability
+    /// As [`Sessions::write`].
+    pub(crate) fn replace(&self, id: &CheckpointId, text: &[u8], tmp: &Dir) -> Result<()> {
+        let dir = Dir::open(&self.layout.session(&id.session))?;
+        disk::replace_durably(&dir, format!("{}.json", id.seq).as_bytes(), text, tmp)
+    }
+
     /// Removes a manifest and its pin file. A directory in the place of one is kept beside it: nobody
     /// knows what is in it. Durable only after [`Sessions::sync`].
     pub(crate) fn remove(&self, id: &CheckpointId) -> Result<()> {

@@ -16,6 +16,7 @@ mod into;
 mod log;
 mod offering;
 mod preparing;
+mod purging;
 mod quarantining;
 mod querying;
 mod repairing;
@@ -57,6 +58,7 @@ use crate::layout::Layout;
 use crate::limits::{self, Packing};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
+use crate::purge::PurgePhase;
 use crate::sessions::{Found, Sessions};
 use crate::settings;
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
@@ -85,6 +87,8 @@ struct Reading<'a> {
     index: Option<Arc<Index>>,
     /// What is wrong with an index that is in place and cannot be opened.
     index_damage: Option<String>,
+    /// What there is to say of a purge that is not at its end.
+    open_purge: Option<String>,
     /// Whether it was told that the index is damaged; it is not asked any more then.
     is_index_given_up: Cell<bool>,
     monitor: &'a dyn Monitor,
@@ -154,6 +158,7 @@ impl Store {
     /// index where that is missing or damaged.
     fn enter(&self, monitor: &dyn Monitor) -> Result<Access> {
         let layout = &self.inner.layout;
+        let mut was_tried = false;
         for _ in 0..OPEN_TRIES_MAX {
             layout.create_locks()?;
             let lock = disk::lock(&layout.store_lock(), LockKind::Shared, "the store", monitor)?;
@@ -162,6 +167,15 @@ impl Store {
                 self.create(monitor)?;
                 continue;
             };
+            // Before the index is looked at: in the middle of a purge it says what was.
+            if let Some(phase) = self.open_purge()?
+                && (phase == PurgePhase::Rewriting || !was_tried)
+            {
+                drop(lock);
+                self.settle_purge(phase, monitor)?;
+                was_tried = true;
+                continue;
+            }
             let InPlace::Ready(index) = self.current_index()? else {
                 drop(lock);
                 self.rebuild_if_needed(monitor)?;
@@ -173,6 +187,23 @@ impl Store {
             path: layout.root().join("index.db"),
             reason: "it was built several times and cannot be opened".to_owned(),
         })
+    }
+
+    /// As [`Store::enter`] for one who has the store to himself, with an index that is in its place.
+    fn access_alone(&self, lock: disk::Lock) -> Result<Access> {
+        let layout = &self.inner.layout;
+        let path = layout.root().join(index::FILE_NAME);
+        let Some(store) = layout.read_format()? else {
+            let reason = "it was there a moment ago".to_owned();
+            return Err(Error::FormatDamaged { path: layout.format_file(), reason });
+        };
+        match self.current_index()? {
+            InPlace::Ready(index) => self.access(lock, store, index),
+            InPlace::Damaged(reason) => Err(Error::IndexDamaged { path, reason }),
+            InPlace::Missing => {
+                Err(Error::IndexDamaged { path, reason: "it is missing".to_owned() })
+            }
+        }
     }
 
     fn access(&self, lock: disk::Lock, store: StoreId, index: Arc<Index>) -> Result<Access> {
@@ -187,7 +218,7 @@ impl Store {
             host: Host { machine: disk::machine_id(), boot: disk::boot_id() },
             leases: Dir::open(&layout.leases())?,
             tmp: Dir::open(&layout.tmp())?,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -345,6 +376,7 @@ impl Store {
             blobs: Blobs::open(layout.root(), self.inner.packing)?,
             index,
             index_damage,
+            open_purge: self.tell_open_purge(),
             is_index_given_up: Cell::new(false),
             monitor,
             _lock: lock,
@@ -389,6 +421,7 @@ impl Reading<'_> {
             blobs: &self.blobs,
             index: self.index.as_deref(),
             index_damage: self.index_damage.as_deref(),
+            open_purge: self.open_purge.as_deref(),
             format_damage,
         }
     }

@@ -70,6 +70,8 @@ pub enum FindingKind {
     DirectoryUnreadable,
     /// The index contradicts itself or the manifests.
     IndexDamaged,
+    /// A purge was interrupted: what it is to remove is still in the store, or some of it.
+    PurgeUnfinished,
 }
 
 impl FindingKind {
@@ -90,6 +92,7 @@ impl FindingKind {
             Self::FormatDamaged => "format-damaged",
             Self::DirectoryUnreadable => "directory-unreadable",
             Self::IndexDamaged => "index-damaged",
+            Self::PurgeUnfinished => "purge-unfinished",
         }
     }
 }
@@ -146,6 +149,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) index: Option<&'a Index>,
     /// Why it cannot, where that is damage.
     pub(crate) index_damage: Option<&'a str>,
+    /// What there is to say of a purge that is not at its end.
+    pub(crate) open_purge: Option<&'a str>,
     /// What is wrong with `format.json`.
     pub(crate) format_damage: Option<&'a str>,
 }
@@ -174,6 +179,10 @@ pub(crate) fn verify(
     if let Some(reason) = parts.format_damage {
         let file = parts.layout.format_file();
         verifier.find(FindingKind::FormatDamaged, file, reason.to_owned(), vec![]);
+    }
+    if let Some(reason) = parts.open_purge {
+        let file = parts.layout.purge();
+        verifier.find(FindingKind::PurgeUnfinished, file, reason.to_owned(), vec![]);
     }
     if let Some(reason) = parts.index_damage {
         verifier.give_up_index(reason.to_owned());

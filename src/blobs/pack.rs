@@ -228,8 +228,7 @@ fn read_table(file: &File, size: u64) -> Result<(u64, Box<[u32; FAN_OUT]>), Stri
     if count > limits::PACK_FRAMES_MAX {
         return Err(format!("it claims to hold {count} blobs"));
     }
-    let trailer_bytes = HEADER_BYTES + payload_bytes(count as usize);
-    let frames_end = size.checked_sub(trailer_bytes as u64).ok_or_else(cut)?;
+    let frames_end = size.checked_sub(trailer_bytes(count as usize)).ok_or_else(cut)?;
     let mut start = [0; HEADER_BYTES + FAN_OUT_BYTES];
     file.read_exact_at(&mut start, frames_end).map_err(unreadable)?;
     let wrong = || "its trailer contradicts itself".to_owned();
@@ -253,6 +252,11 @@ fn read_table(file: &File, size: u64) -> Result<(u64, Box<[u32; FAN_OUT]>), Stri
 /// The length of what the skippable frame of `count` names holds.
 const fn payload_bytes(count: usize) -> usize {
     FAN_OUT_BYTES + count * NAME_BYTES + FOOTER_BYTES
+}
+
+/// The length of the whole trailer of `count` frames.
+pub(super) const fn trailer_bytes(count: usize) -> u64 {
+    (HEADER_BYTES + payload_bytes(count)) as u64
 }
 
 fn read_u32(bytes: &[u8]) -> u32 {

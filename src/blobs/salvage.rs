@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use crate::blobs::pack::{Frame, file_name};
+use crate::blobs::pack::{Frame, file_name, trailer_bytes};
 use crate::blobs::{Blobs, frame, is_errno, is_frame_of};
 use crate::disk::{self, Dir, file_stat};
 use crate::error::{BadFile, Repair, Result};
@@ -21,6 +21,14 @@ const SALVAGED_BYTES_MAX: u64 = limits::PACK_BYTES_MAX + 2 * limits::FILE_IN_MEM
 
 /// How much is read at one time: what a disk cannot read is most often not more.
 const PIECE_BYTES: usize = 4096;
+
+/// What can be read in a file that was a pack.
+#[derive(Debug)]
+pub(crate) struct WholeBlobs {
+    pub(crate) hashes: HashSet<BlobHash>,
+    /// Whether there is nothing else in it but a trailer of the length that it should have.
+    pub(crate) is_all: bool,
+}
 
 impl Blobs {
     /// Writes what is whole in each pack that cannot be opened, or whose trailer is damaged, into new
@@ -104,6 +112,22 @@ impl Blobs {
             Ok(())
         })?;
         Ok(hashes)
+    }
+
+    /// The blobs that are whole in a file that was a pack, wherever it lies.
+    ///
+    /// # Cost
+    /// As [`Blobs::whole_in_pack`].
+    pub(crate) fn whole_in_file(dir: &Dir, name: &str) -> Result<WholeBlobs> {
+        let (mut hashes, mut bytes, mut count) = (HashSet::new(), 0, 0);
+        Self::each_whole(dir, name, &mut |hash, frame| {
+            hashes.insert(hash);
+            bytes += frame.len() as u64;
+            count += 1;
+            Ok(())
+        })?;
+        let size = dir.stat(name.as_bytes())?.map_or(0, |stat| stat.size);
+        Ok(WholeBlobs { hashes, is_all: bytes + trailer_bytes(count) == size })
     }
 
     fn salvage(&self, dir: &Dir, name: &str) -> Result<u64> {

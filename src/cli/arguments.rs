@@ -5,6 +5,7 @@ mod checkpoint;
 mod config;
 mod going_back;
 mod history;
+mod retention;
 mod shell;
 
 use std::ffi::OsString;
@@ -24,6 +25,7 @@ pub(crate) use going_back::{
     ChangeArguments, PlanArguments, RedoArguments, RevertArguments, RewindArguments, UndoArguments,
 };
 pub(crate) use history::{DiffArguments, ExportArguments, FindArguments, LogArguments};
+pub(crate) use retention::{GcArguments, PruneArguments, PurgeArguments};
 pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Shell};
 
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
@@ -111,6 +113,7 @@ pub(crate) enum Command {
     Unpin(UnpinArguments),
     Label(LabelArguments),
     Prune(PruneArguments),
+    Purge(PurgeArguments),
     Gc(GcArguments),
     Stats(StatsArguments),
     Operations(OperationsArguments),
@@ -340,56 +343,6 @@ pub(crate) struct LabelArguments {
     pub(crate) clear: bool,
 }
 
-/// Drop old checkpoints
-///
-/// By default the newest 20 of each session stay, with as many safety checkpoints; each capture does
-/// this for its own session, whatever rules were given here. Each --keep-... rule keeps some of what
-/// there is now, and what one rule keeps stays; to keep something for good, pin it. Pinned checkpoints,
-/// and the newest of each workspace, always stay. With a rule it asks; without a terminal it needs
-/// --yes. `turnpoint gc` then frees the space.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint prune --dry-run\n  \
-                        turnpoint prune --keep 5 --session fix-login\n  \
-                        turnpoint prune --keep 0 --keep-within 7d --keep-daily 30\n  \
-                        turnpoint prune --session fix-login --delete")]
-pub(crate) struct PruneArguments {
-    /// The newest N of a session stay [default: 20]
-    #[arg(long, value_name = "N")]
-    pub(crate) keep: Option<u32>,
-    /// Those of the last days or hours stay too, such as `7d` or `36h`
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) keep_within: Option<Duration>,
-    /// The newest of each of the last N hours that have one stays too
-    #[arg(long, value_name = "N")]
-    pub(crate) keep_hourly: Option<u32>,
-    /// The newest of each of the last N days that have one stays too
-    #[arg(long, value_name = "N")]
-    pub(crate) keep_daily: Option<u32>,
-    /// The newest of each of the last N weeks that have one stays too
-    #[arg(long, value_name = "N")]
-    pub(crate) keep_weekly: Option<u32>,
-    /// Only this session
-    #[arg(long, value_name = "NAME")]
-    pub(crate) session: Option<String>,
-    /// Delete the session: all its checkpoints, the newest too, but pinned ones
-    #[arg(
-        long,
-        requires = "session",
-        conflicts_with_all = ["keep", "keep_within", "keep_hourly", "keep_daily", "keep_weekly"]
-    )]
-    pub(crate) delete: bool,
-    /// With --delete: pinned checkpoints too
-    #[arg(long, requires = "delete")]
-    pub(crate) pinned: bool,
-    /// Show what would be dropped and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-}
-
 /// Show what holds the space
 ///
 /// By session and in all: what as many plain copies would take, what is stored, and how much of that only
@@ -415,19 +368,6 @@ pub(crate) struct OperationsArguments {
     /// How many lines, the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
     pub(crate) limit: usize,
-}
-
-/// Drop old checkpoints and free the space that they took
-///
-/// Removes the content that no checkpoint needs any more. Content that lost its last checkpoint less
-/// than a minute ago stays until the next time. While something in the store cannot be understood
-/// that may name content nothing is deleted, and that is named.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  turnpoint gc --dry-run\n  turnpoint gc")]
-pub(crate) struct GcArguments {
-    /// Show what would be removed and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }
 
 /// Check that everything the checkpoints name is there and whole

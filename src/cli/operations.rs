@@ -95,6 +95,11 @@ fn told(logged: &Logged) -> String {
             let blobs = format::counted(number("blobs"), "blob", "blobs");
             format!("{blobs}, {}", format::size(number("bytes")))
         }
+        "purge" => {
+            let paths = details.get("paths").and_then(Value::as_array).into_iter().flatten();
+            let paths: Vec<&str> = paths.filter_map(Value::as_str).collect();
+            format!("{} from {}", paths.join(", "), ids(details.get("checkpoints")))
+        }
         "quarantine" => format!("{}: {}", text("file"), text("why")),
         "doctor-rebuild" => {
             format!(

@@ -154,6 +154,7 @@ fn message(phase: Phase, total: Option<u64>, items: u64, bytes: u64, elapsed: Du
         Phase::Apply => ("changing", "paths"),
         Phase::Rebuild => ("building the index", "checkpoints"),
         Phase::Sweep => ("sweeping", "of 256 parts"),
+        Phase::Purge => ("reading what checkpoints hold", "checkpoints"),
         Phase::Verify => ("checking", "objects"),
         Phase::Query => ("asking the index", ""),
         _ => ("working", ""),
@@ -227,27 +228,11 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
             "waiting",
             format!("waiting: {lock} is in use by another process ({} s so far)", waited.as_secs()),
         ),
-        Notice::RestoreDiscarded => (
-            Kind::Note,
-            "restore-discarded",
-            "an interrupted restore had not changed anything and was discarded".to_owned(),
-        ),
-        Notice::RestoreCompleted { paths } => (
-            Kind::Note,
-            "restore-completed",
-            format!(
-                "an interrupted restore was completed first ({}); `turnpoint undo` takes it back",
-                format::counted(*paths, "change", "changes")
-            ),
-        ),
-        Notice::RestoreLeftOpen { reason } => (
-            Kind::Warning,
-            "restore-open",
-            format!(
-                "an interrupted restore is still open: {reason}; `turnpoint restore --continue` \
-                 tries again, `turnpoint restore --abort` ends it as it is"
-            ),
-        ),
+        Notice::RestoreDiscarded
+        | Notice::RestoreCompleted { .. }
+        | Notice::RestoreLeftOpen { .. }
+        | Notice::PurgeCompleted { .. }
+        | Notice::PurgeLeftOpen { .. } => describe_interrupted(notice),
         Notice::Remark { text } => (Kind::Note, "remark", text.clone()),
         Notice::IndexRebuilt { damage, checkpoints } => (
             Kind::Note,
@@ -313,6 +298,45 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
     };
     let message = printable(message.as_bytes());
     (kind, NoticeDocument { code, message })
+}
+
+/// What became of something that another process had begun.
+fn describe_interrupted(notice: &Notice) -> (Kind, &'static str, String) {
+    match notice {
+        Notice::RestoreDiscarded => (
+            Kind::Note,
+            "restore-discarded",
+            "an interrupted restore had not changed anything and was discarded".to_owned(),
+        ),
+        Notice::RestoreCompleted { paths } => (
+            Kind::Note,
+            "restore-completed",
+            format!(
+                "an interrupted restore was completed first ({}); `turnpoint undo` takes it back",
+                format::counted(*paths, "change", "changes")
+            ),
+        ),
+        Notice::RestoreLeftOpen { reason } => (
+            Kind::Warning,
+            "restore-open",
+            format!(
+                "an interrupted restore is still open: {reason}; `turnpoint restore --continue` \
+                 tries again, `turnpoint restore --abort` ends it as it is"
+            ),
+        ),
+        Notice::PurgeCompleted { .. } => {
+            (Kind::Note, "purge-completed", "an interrupted purge was completed first".to_owned())
+        }
+        Notice::PurgeLeftOpen { reason } => (
+            Kind::Warning,
+            "purge-open",
+            format!(
+                "an interrupted purge is not at its end, and content that it is to remove is still in the \
+                 store: {reason}"
+            ),
+        ),
+        other => (Kind::Note, "notice", format!("{other:?}")),
+    }
 }
 
 #[cfg(test)]

@@ -369,7 +369,10 @@ fn is_file_of(place: Place, name: &str) -> bool {
         Place::Workspace => {
             matches!(name, "workspace.json" | "stat-cache" | "tracked" | "audited")
         }
-        Place::Journals => stem(".json").is_some_and(|stem| stem.parse::<WorkspaceId>().is_ok()),
+        Place::Journals => {
+            name == "purge.json"
+                || stem(".json").is_some_and(|stem| stem.parse::<WorkspaceId>().is_ok())
+        }
         Place::Leases => name.parse::<OperationId>().is_ok(),
         Place::Locks => stem(".lock").is_some(),
         Place::Temporary | Place::Quarantine => true,

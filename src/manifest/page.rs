@@ -144,12 +144,9 @@ pub(super) fn raise(references: Vec<PageRef>, pages: Vec<EncodedPage>) -> PageTr
         level += 1;
         let mut above = Vec::new();
         for segment in cut(&references, level, |reference| &reference.first) {
-            let text = encode_node(level, segment);
-            let count = segment.iter().map(|reference| reference.entries).sum();
-            let reference = reference_to(segment[0].first.clone(), &text, count);
-            above.push(reference.clone());
-            let children = segment.iter().map(|reference| reference.hash).collect();
-            pages.push(EncodedPage { reference, level, text, children });
+            let page = node(level, segment);
+            above.push(page.reference.clone());
+            pages.push(page);
         }
         references = above;
     }
@@ -193,6 +190,15 @@ pub(super) fn leaf(entries: &[&Entry]) -> EncodedPage {
     let first = entries.first().map_or_else(RelPath::root, |entry| entry.path.clone());
     let reference = reference_to(first, &text, entries.len() as u64);
     EncodedPage { reference, level: 0, text, children: Vec::new() }
+}
+
+/// The page of `level` that refers to these.
+pub(super) fn node(level: u8, pages: &[PageRef]) -> EncodedPage {
+    let text = encode_node(level, pages);
+    let first = pages.first().map_or_else(RelPath::root, |page| page.first.clone());
+    let reference = reference_to(first, &text, pages.iter().map(|page| page.entries).sum());
+    let children = pages.iter().map(|page| page.hash).collect();
+    EncodedPage { reference, level, text, children }
 }
 
 fn reference_to(first: RelPath, text: &[u8], entries: u64) -> PageRef {

@@ -420,6 +420,49 @@ fn undo_needs_no_other_evidence_than_that_the_restore_made_it() {
 }
 
 #[test]
+fn undo_leaves_what_was_purged_since() {
+    let purged = |at: &str| omitted(at, OmitReason::Purged);
+    let then = with_root([purged("a"), dir("b"), purged("b/x"), file("c", "before")]);
+    let left = touched([
+        purged("a"),
+        purged("b"),
+        absent("b/x"),
+        file("c", "after"),
+        dir("d"),
+        dir("d/e"),
+        purged("d/e/made"),
+        dir("f"),
+        purged("f/made"),
+    ]);
+    let now = present([
+        file("a", "anything"),
+        file("b", "was made in the place of a directory"),
+        file("c", "after"),
+        dir("d"),
+        dir("d/e"),
+        file("d/e/made", "anything"),
+        dir("f"),
+        file("f/made", "anything"),
+        file("f/mine", "new"),
+    ]);
+    let plan = plan_for(&then, true, &now, Selection::Touched(&left));
+    let expected = [
+        "overwrite c",
+        "skip a purged",
+        "skip b purged",
+        "skip d not-empty",
+        "skip d/e not-empty",
+        "skip d/e/made purged",
+        "skip f conflict",
+        "skip f/made purged",
+    ];
+    assert_eq!(shown(&plan), expected);
+    // Where nothing is there any more nothing can be put there either.
+    let plan = plan_for(&then, true, &present([file("c", "after")]), Selection::Touched(&left));
+    assert_eq!(shown(&plan), ["overwrite c", "skip a purged", "skip b purged"]);
+}
+
+#[test]
 fn a_plan_has_another_name_when_it_does_anything_else() {
     let id = |then: &[Entry], now: &[Present]| plan_for(then, true, now, Selection::All).id();
     let then = with_root([file("a", "x")]);

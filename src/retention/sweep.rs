@@ -129,7 +129,10 @@ pub(crate) fn unneeded(blobs: &Blobs, index: &Index) -> Result<SweepOutcome> {
 }
 
 /// Refuses where somebody may need a blob and cannot be asked.
-fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
+///
+/// # Errors
+/// [`Error::DeletionBlocked`], naming each file.
+pub(crate) fn refuse_if_blind(access: &Access, compared: &Compared) -> Result<()> {
     let mut files = compared.unreadable.clone();
     files.extend(compared.missing.iter().cloned());
     for operation in &compared.foreign {

@@ -230,6 +230,9 @@ fn diagnosis(layout: &Layout, known: &[Workspace], finding: &Finding) -> Diagnos
         | FindingKind::SessionUnreadable
         | FindingKind::FormatDamaged => format!("{FIX} makes it anew and keeps what was damaged"),
         FindingKind::IndexDamaged => format!("{FIX} builds it anew from the checkpoints"),
+        FindingKind::PurgeUnfinished => {
+            format!("{FIX}, or any command that writes, brings it to its end")
+        }
     };
     let message = match &finding.path {
         Some(path) => format!("{}; it is `{path}`", finding.reason),

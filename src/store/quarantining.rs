@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use crate::access::Access;
 use crate::adoption::{self, Compared};
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::quarantine::{self, Quarantined};
-use crate::store::{InPlace, Store, log};
+use crate::store::{Store, log};
 
 impl Store {
     /// What [`Store::quarantine`] would do.
@@ -46,12 +45,7 @@ impl Store {
         drop(self.enter_if_made(monitor)?.ok_or_else(|| no_store(file))?);
         let layout = &self.inner.layout;
         let lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
-        let store = layout.read_format()?.ok_or_else(|| no_store(file))?;
-        let InPlace::Ready(index) = self.current_index()? else {
-            let path = layout.root().join(crate::index::FILE_NAME);
-            return Err(Error::IndexDamaged { path, reason: "it cannot be opened".to_owned() });
-        };
-        let access: Access = self.access(lock, store, index)?;
+        let access = self.access_alone(lock)?;
         // Nobody else is at work, and what the dead protected goes first.
         adoption::reap(&access, &mut Compared::default())?;
         let outcome = quarantine::apply(&access, file, monitor)?;

@@ -189,6 +189,10 @@ impl Store {
     fn make_anew(&self, what: Anew, monitor: &dyn Monitor) -> Result<RebuildOutcome> {
         let layout = &self.inner.layout;
         layout.create_locks()?;
+        // First: what it has decided is the truth about manifests that it has not written yet. Where
+        // nobody can tell what that was, the index may say what some of them were.
+        let purge = self.settle_or_set_aside(monitor)?;
+        let what = if purge.is_some() { Anew::WithIndex } else { what };
         let _lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
         let format = self.repair_format()?;
         let (workspaces, mut unreadable) = Workspaces::new(layout).repair()?;
@@ -203,7 +207,7 @@ impl Store {
         };
         let sessions = self.repair_sessions()?;
         let (journals, mut left) = self.set_orphaned_journals_aside()?;
-        let repaired = format.into_iter().chain(workspaces).chain(packs);
+        let repaired = purge.into_iter().chain(format).chain(workspaces).chain(packs);
         let repaired = repaired.chain(sessions).chain(journals);
         outcome.repaired = repaired.collect();
         unreadable.append(&mut outcome.unreadable);
@@ -294,13 +298,14 @@ const REBUILT: [Condition; 2] =
     [Condition::IndexMissing, Condition::Damage(FindingKind::IndexDamaged)];
 
 /// What is put right by making files anew.
-const MADE_ANEW: [Condition; 6] = [
+const MADE_ANEW: [Condition; 7] = [
     Condition::WorkspaceEmpty,
     Condition::Damage(FindingKind::FormatDamaged),
     Condition::Damage(FindingKind::WorkspaceUnreadable),
     Condition::Damage(FindingKind::SessionUnreadable),
     Condition::Damage(FindingKind::PackDamaged),
     Condition::Damage(FindingKind::JournalUnreadable),
+    Condition::Damage(FindingKind::PurgeUnfinished),
 ];
 
 /// What is put right as at the start and the end of a collection.
@@ -342,6 +347,9 @@ const fn done(condition: Condition) -> Option<&'static str> {
             "built it anew from the checkpoints"
         }
         Condition::Damage(FindingKind::PackDamaged) => "saved what was whole in it",
+        Condition::Damage(FindingKind::PurgeUnfinished) => {
+            "brought it to its end, or set aside what could not be understood"
+        }
         Condition::Damage(FindingKind::JournalUnreadable) => {
             "set it aside: its workspace is gone, and with it what it was about"
         }

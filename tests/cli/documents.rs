@@ -171,6 +171,7 @@ pub(crate) fn settled(text: &str) -> String {
         (" 9.9 s", " 24 ms"),
         (" 9 B stored", " 612 B stored"),
         (" 9.9 KiB stored", " 612 B stored"),
+        (" 9 B as stored", " 612 B as stored"),
         ("9 B freed", "612 B freed"),
         ("9.9 KiB freed", "612 B freed"),
         ("\"bytes_stored\": 9", "\"bytes_stored\": 612"),

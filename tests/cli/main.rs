@@ -26,6 +26,7 @@ mod log;
 mod long_walk;
 mod packs;
 mod pick;
+mod purge;
 mod quarantine;
 mod questions;
 mod reader;

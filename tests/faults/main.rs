@@ -16,6 +16,7 @@ mod full;
 mod kills;
 mod places;
 mod power;
+mod purge;
 mod races;
 mod recount;
 mod refused;

@@ -18,6 +18,7 @@ mod packs;
 mod place;
 mod plans;
 mod protocol;
+mod purging;
 mod querying;
 mod restoring;
 mod reverting;

@@ -54,6 +54,9 @@ const RULES: &[&str] = &[
     "!*.log",
 ];
 
+/// What is purged: paths and patterns, with what each matches.
+const PURGED: &[&str] = &["a", "d/a", "d", "b/d", "x.log", "*.log", "A"];
+
 type At = usize;
 
 /// One step. Places and checkpoints are numbers; those of checkpoints count among what lives then.
@@ -128,6 +131,11 @@ enum Step {
     Collect {
         aged: bool,
     },
+    /// A path, with what is below it, or a pattern.
+    Purge {
+        session: Option<bool>,
+        path: usize,
+    },
     Pin {
         which: usize,
         pinned: bool,
@@ -184,6 +192,8 @@ fn keep() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (any::<bool>(), 1..4u32).prop_map(|(session, keep)| Step::Prune { session, keep }),
         3 => prop::bool::weighted(0.8).prop_map(|aged| Step::Collect { aged }),
+        1 => (prop::option::weighted(0.3, any::<bool>()), 0..PURGED.len())
+            .prop_map(|(session, path)| Step::Purge { session, path }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, pinned)| Step::Pin { which, pinned }),
         1 => (any::<usize>(), prop::option::of(0..3u8))
             .prop_map(|(which, label)| Step::Label { which, label }),

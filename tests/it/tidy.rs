@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("files of the user", &["configuration"]),
     ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
-    ("operations", &["capture", "doctor", "quarantine", "restore", "retention", "verify"]),
+    ("operations", &["capture", "doctor", "purge", "quarantine", "restore", "retention", "verify"]),
     ("facade", &["store"]),
 ];
 
@@ -95,6 +95,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "layout",
             "manifest",
             "plan",
+            "purge",
             "sessions",
             "settings",
             "store",
@@ -114,6 +115,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "layout",
             "manifest",
             "plan",
+            "purge",
             "sessions",
             "settings",
             "store",

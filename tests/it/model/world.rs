@@ -1,5 +1,7 @@
 //! A workspace, a store, and what is known about both without asking the library.
 
+mod purge;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -64,6 +66,8 @@ fn looked_at(coverage: &Coverage) -> Option<BTreeSet<PathBuf>> {
 struct Restored {
     before: Fingerprint,
     after: Fingerprint,
+    /// Paths of which nobody knows any more what was there before and after.
+    purged: BTreeSet<PathBuf>,
 }
 
 pub(super) struct World {
@@ -170,6 +174,7 @@ impl World {
             Step::Undo => self.undo(),
             Step::Prune { session, keep } => self.prune(*session, *keep),
             Step::Collect { aged } => self.collect(*aged),
+            Step::Purge { session, path } => self.purge(*session, *path),
             Step::Pin { which, pinned } => self.pin(*which, *pinned),
             Step::Label { which, label } => self.label(*which, label.map(|n| format!("label {n}"))),
             Step::Reopen => self.store = self.opened(),
@@ -444,7 +449,8 @@ impl World {
         self.retain(&id.0, 20);
         self.assert_list();
         if can_be_undone {
-            self.restores.push(Restored { before: present.tree, after: now });
+            let purged = BTreeSet::new();
+            self.restores.push(Restored { before: present.tree, after: now, purged });
         }
     }
 
@@ -461,8 +467,8 @@ impl World {
         let context = (&outcome.plan.changes, &outcome.plan.skips);
         assert_eq!(problems, [""; 0], "{context:#?}");
         if outcome.safety.is_none() {
-            // All of it is in conflict with later work: it has not been undone.
-            assert!(outcome.is_short());
+            // All of it is in conflict with later work, or purged: it has not been undone.
+            assert!(outcome.is_short() || !restored.purged.is_empty());
             self.restores.push(restored);
         }
         self.note_restore(&outcome, present, now, &[], false);
@@ -648,6 +654,16 @@ fn undone(
     let mut problems = Vec::new();
     let paths = restored.before.keys().chain(restored.after.keys()).chain(before.keys());
     for path in paths {
+        if restored.purged.iter().any(|purged| path.starts_with(purged)) {
+            if state(before, path) != state(after, path) {
+                problems.push(format!("{path:?} was purged and is touched"));
+            }
+            continue;
+        }
+        if restored.purged.iter().any(|purged| purged.starts_with(path)) {
+            // Whether it goes depends on what is below it, and that stays.
+            continue;
+        }
         let (was, left) = (state(&restored.before, path), state(&restored.after, path));
         let (now, then) = (state(before, path), state(after, path));
         let is_conflict = was != left && now != left && now != was;

@@ -1,0 +1,226 @@
+//! What a purge has decided, written down before its first change: `journal/purge.json`.
+//!
+//! It holds the new text of every manifest that is written anew, so that it can be carried out to the
+//! end without computing anything, by whoever comes next, as often as it takes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::disk::{self, Dir};
+use crate::error::{BadFile, IoContext, Result, not_understood};
+use crate::hash::Digest;
+use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
+use crate::layout::Layout;
+use crate::limits;
+use crate::manifest::{Manifest, ParsedManifest};
+use crate::sessions::{Found, Sessions};
+use crate::workspaces::StatCache;
+
+/// A manifest that is written anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rewrite {
+    /// Where it lies.
+    pub(crate) id: CheckpointId,
+    /// Its digest until then.
+    pub(crate) before: Digest,
+    /// Its digest from then on.
+    pub(crate) after: Digest,
+    /// Its new text.
+    pub(crate) text: Vec<u8>,
+}
+
+/// How far a purge has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PurgePhase {
+    /// Manifests are written anew, and the index after them. Nobody else may write meanwhile.
+    Rewriting,
+    /// No checkpoint names the content any more. It is being removed, and others may work.
+    Removing,
+}
+
+/// A purge that was decided and is not at its end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Intent {
+    /// How far it has come.
+    pub(crate) phase: PurgePhase,
+    /// Whose checkpoints they are.
+    pub(crate) workspace: WorkspaceId,
+    /// Those first that others name.
+    pub(crate) rewrites: Vec<Rewrite>,
+    /// Files in the quarantine that go, below the store.
+    pub(crate) quarantined: Vec<PathBuf>,
+    /// What the log of operations says in the end.
+    pub(crate) account: Map<String, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    format: u64,
+    phase: PurgePhase,
+    workspace: String,
+    manifests: Vec<WireRewrite>,
+    quarantined: Vec<PathBuf>,
+    account: Map<String, Value>,
+    digest: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireRewrite {
+    session: String,
+    seq: u64,
+    before: String,
+    text: String,
+}
+
+impl Intent {
+    /// Reads it; `None` where no purge is open.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] naming the file; see [`crate::Error::is_damage`].
+    pub(crate) fn read(layout: &Layout) -> Result<Option<Self>> {
+        let path = layout.purge();
+        let Some(text) = disk::read_small(&path, limits::PURGE_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        Self::decode(&text).map(Some).map_err(|reason| not_understood(&path, reason))
+    }
+
+    /// Writes it. Durable when it returns.
+    pub(crate) fn write(&self, layout: &Layout, tmp: &Dir) -> Result<()> {
+        let path = layout.purge();
+        let text = self.encode().map_err(std::io::Error::from).at("encode", &path)?;
+        let (dir, name) = place(&path)?;
+        disk::replace_durably(&dir, name, &text, tmp)
+    }
+
+    /// Removes it: the purge is over. Durable when it returns.
+    pub(crate) fn close(layout: &Layout) -> Result<()> {
+        let path = layout.purge();
+        let (dir, name) = place(&path)?;
+        disk::remove_durably(&dir, name).map(|_| ())
+    }
+
+    /// Gives one that cannot be understood another name, under which nobody takes it for one.
+    pub(crate) fn set_aside(layout: &Layout) -> Result<Option<PathBuf>> {
+        let path = layout.purge();
+        let (dir, name) = place(&path)?;
+        disk::set_aside(&dir, name, &dir)
+    }
+
+    /// Puts the new manifests in the places of the old ones, and removes the stat caches of the workspace,
+    /// which say what the old ones held. Doing it twice is doing it once.
+    ///
+    /// A manifest that is neither the old nor the new one is left: somebody removed or damaged it since,
+    /// and that is told by a verification. What is there is never written over unseen.
+    ///
+    /// # Durability
+    /// All of it is durable when it returns. A crash on the way leaves each manifest as it was or as it
+    /// is to be; each of both names pages that are there.
+    pub(crate) fn rewrite(&self, layout: &Layout, sessions: &Sessions, tmp: &Dir) -> Result<()> {
+        for rewrite in &self.rewrites {
+            if matches!(sessions.read(&rewrite.id), Found::Valid { digest, .. } if digest == rewrite.before)
+            {
+                sessions.replace(&rewrite.id, &rewrite.text, tmp)?;
+            }
+        }
+        // Once more, where a process died between a name and its being durable.
+        let touched: BTreeSet<&SessionName> =
+            self.rewrites.iter().map(|it| &it.id.session).collect();
+        for session in touched {
+            sessions.sync(session)?;
+        }
+        let workspace = layout.workspace(self.workspace);
+        if disk::is_directory(&workspace)? {
+            StatCache::discard(&workspace)?;
+            Dir::open(&workspace)?.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The manifests that are there and are not those that the purge wrote, such as an old one from a
+    /// backup: they may name what is to be removed.
+    pub(crate) fn others(&self, sessions: &Sessions) -> Vec<BadFile> {
+        let is_other = |it: &&Rewrite| matches!(sessions.read(&it.id), Found::Valid { digest, .. } if digest != it.after);
+        let bad = |it: &Rewrite| {
+            BadFile {
+            path: sessions.manifest_path(&it.id),
+            reason: "it is not the one that a purge has put there; take it away to let the purge come to \
+                     its end"
+                .to_owned(),
+        }
+        };
+        self.rewrites.iter().filter(is_other).map(bad).collect()
+    }
+
+    fn encode(&self) -> serde_json::Result<Vec<u8>> {
+        let manifest = |it: &Rewrite| WireRewrite {
+            session: it.id.session.as_str().to_owned(),
+            seq: it.id.seq.get(),
+            before: it.before.to_string(),
+            // A manifest's text is JSON, and so is UTF-8.
+            text: String::from_utf8_lossy(&it.text).into_owned(),
+        };
+        let mut wire = Wire {
+            format: 1,
+            phase: self.phase,
+            workspace: self.workspace.to_string(),
+            manifests: self.rewrites.iter().map(manifest).collect(),
+            quarantined: self.quarantined.clone(),
+            account: self.account.clone(),
+            digest: String::new(),
+        };
+        wire.digest = Digest::of(&serde_json::to_vec(&wire)?).to_string();
+        serde_json::to_vec(&wire)
+    }
+
+    fn decode(text: &[u8]) -> Result<Self, String> {
+        let mut wire: Wire = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if wire.format != 1 {
+            return Err(format!("its format is {}", wire.format));
+        }
+        let digest = std::mem::take(&mut wire.digest);
+        let computed = serde_json::to_vec(&wire).map_err(|error| error.to_string())?;
+        if Digest::of(&computed).to_string() != digest {
+            return Err("its checksum does not match its text".to_owned());
+        }
+        let is_below = |path: &PathBuf| {
+            path.starts_with("quarantine")
+                && path.components().all(|it| matches!(it, std::path::Component::Normal(_)))
+        };
+        if let Some(path) = wire.quarantined.iter().find(|path| !is_below(path)) {
+            return Err(format!("{} is not in the quarantine", path.display()));
+        }
+        Ok(Self {
+            phase: wire.phase,
+            workspace: wire.workspace.parse().map_err(|_| "its workspace is not one".to_owned())?,
+            rewrites: wire.manifests.into_iter().map(rewrite).collect::<Result<_, _>>()?,
+            quarantined: wire.quarantined,
+            account: wire.account,
+        })
+    }
+}
+
+fn rewrite(wire: WireRewrite) -> Result<Rewrite, String> {
+    let session = SessionName::new(&wire.session).map_err(|error| error.to_string())?;
+    let seq = Seq::new(wire.seq).ok_or("a number is too large")?;
+    let id = CheckpointId { session, seq };
+    let before = wire.before.parse().map_err(|_| "a digest is not one".to_owned())?;
+    let text = wire.text.into_bytes();
+    match Manifest::decode(&text) {
+        Ok(ParsedManifest::Valid(_, after)) => Ok(Rewrite { id, before, after, text }),
+        _ => Err(format!("the new manifest of {id} is none")),
+    }
+}
+
+/// The directory of a file of the store, and its name there.
+fn place(path: &Path) -> Result<(Dir, &[u8])> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    Ok((Dir::open(dir)?, name))
+}

@@ -1,0 +1,117 @@
+//! `turnpoint purge` as a process: what it says, how it ends, and what other commands say afterwards.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::program::Program;
+use crate::support::tree::{build, file, link};
+
+fn captured() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let root = program.workspace();
+    build(&root, [("a.txt", file("one\n")), ("key.txt", file("secret\n")), ("l", link("to/key"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    build(&root, [("a.txt", file("two\n")), ("copy.txt", file("secret\n"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    program.run(["pin", "s:0"]).ok();
+    fs::remove_file(root.join("key.txt")).unwrap();
+    program
+}
+
+#[test]
+fn it_shows_what_goes_and_needs_a_yes() {
+    let program = captured();
+    let shown = program.run(["purge", "key.txt", "--dry-run"]).ok();
+    assert_eq!(shown.stderr, "");
+    let said = [
+        "would purge 1 path from 2 checkpoints of ",
+        "\n  key.txt: 2 checkpoints, 1 version, 7 B\n",
+        "\n  s: 0-1\n",
+        "\npinned, which is no protection here:\n  s: 0\n",
+        "\n  key.txt (7 B) is also\n    copy.txt, in 1 checkpoint, the newest s:1: `turnpoint purge copy.txt`\n",
+        "0 contents of 0 B",
+    ];
+    for part in said {
+        assert!(shown.stdout.contains(part), "{part:?} is not in\n{}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains("still in the workspace"), "{}", shown.stdout);
+    let manifest = program.store().join("s/0.json");
+    let before = fs::read(&manifest).unwrap();
+    for arguments in [&["purge", "key.txt"][..], &["purge", "key.txt", "--json"]] {
+        let refused = program.run(arguments).exits(3);
+        assert!(refused.stdout.contains("key.txt"), "the plan is printed");
+        assert!(refused.stderr.contains("needs a yes"), "{}", refused.stderr);
+    }
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+    program.run(["purge", "nothing.txt", "--yes"]).exits(2);
+    program.run(["purge", "key.txt", "--session", "t", "--yes"]).exits(2);
+    program.run(["purge"]).exits(2);
+    // From a directory below, as paths are seen from there.
+    fs::create_dir(program.workspace().join("d")).unwrap();
+    let mut below = program.command(["purge", "../key.txt", "--dry-run"]);
+    let below = below.current_dir(program.workspace().join("d"));
+    assert_eq!(crate::support::program::run(below).ok().stdout, shown.stdout);
+}
+
+#[test]
+fn afterwards_every_command_says_that_it_was_purged() {
+    let program = captured();
+    let plan =
+        program.run(["purge", "key.txt", "l", "copy.txt", "--dry-run", "--json"]).ok().json();
+    assert_eq!(
+        (&plan["schema"], &plan["dry_run"], &plan["removed"]),
+        (&json!(1), &json!(true), &json!(null))
+    );
+    let done = program.run(["purge", "key.txt", "l", "copy.txt", "--yes", "--json"]).ok().json();
+    assert_eq!(done["plan"], plan["plan"]);
+    assert_eq!(
+        done["checkpoints"],
+        json!([
+            { "session": "s", "seq": 0, "pinned": true, "safety": false, "paths": 2 },
+            { "session": "s", "seq": 1, "pinned": false, "safety": false, "paths": 3 },
+        ])
+    );
+    assert_eq!(
+        done["paths"],
+        json!([
+            { "path": "copy.txt", "checkpoints": 1, "versions": 1, "bytes": 7, "on_disk": true },
+            { "path": "key.txt", "checkpoints": 2, "versions": 1, "bytes": 7, "on_disk": false },
+            { "path": "l", "checkpoints": 2, "versions": 1, "bytes": 6, "on_disk": true },
+        ])
+    );
+    assert_eq!(
+        (&done["contents"], &done["bytes"], &done["kept"]),
+        (&json!(1), &json!(7), &json!([]))
+    );
+    // The content, and the pages that named it.
+    assert!(done["removed"]["blobs"].as_u64().unwrap() >= 3, "{done}");
+
+    let listed = program.run(["ls", "s:0", "--omitted"]).ok().stdout;
+    assert!(listed.contains("key.txt") && listed.contains("purged"), "{listed}");
+    assert!(program.run(["show", "s:0"]).ok().stdout.contains("2 purged"));
+    let cat = program.run(["cat", "s:0", "key.txt"]);
+    assert!(cat.code != 0 && cat.stderr.contains("purged"), "{}", cat.stderr);
+    let sql = "SELECT seq, path, reason FROM omitted WHERE reason = 'purged' ORDER BY 1, 2";
+    let rows = program.run(["sql", "--format", "csv", sql]).ok().stdout;
+    assert_eq!(
+        rows.lines().skip(1).collect::<Vec<_>>(),
+        ["0,key.txt,purged", "0,l,purged", "1,copy.txt,purged", "1,key.txt,purged", "1,l,purged"]
+    );
+    let log = program.run(["operations"]).ok().stdout;
+    assert!(log.contains("purge") && log.contains("key.txt, l, copy.txt from s: 0-1"), "{log}");
+    // What is there stays there, and is captured again.
+    let skips = program.run(["restore", "s:1", "--dry-run", "--json"]).ok().json()["skip"].clone();
+    let reasons: Vec<_> = skips.as_array().unwrap().iter().map(|it| &it["reason"]).collect();
+    assert_eq!(reasons, ["purged", "purged", "purged"], "{skips}");
+    program.run(["restore", "s:1", "--yes"]).ok();
+    assert_eq!(fs::read(program.workspace().join("copy.txt")).unwrap(), b"secret\n");
+    program.run(["capture", "--session", "s"]).ok();
+    let again = program.run(["purge", "copy.txt", "--dry-run"]).ok().stdout;
+    assert!(again.contains("still in the workspace, and captured again"), "{again}");
+    assert_eq!(
+        program.run(["purge", "key.txt", "--yes"]).ok().stdout,
+        "nothing to purge: it was purged before\n"
+    );
+    program.run(["verify", "--read-data"]).ok();
+}
