@@ -43,6 +43,7 @@ mod target;
 mod undo;
 mod verify;
 mod watch;
+mod worktree;
 
 use std::process::ExitCode;
 
@@ -112,6 +113,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Gc(_)
         | Command::Doctor(_)
         | Command::Exec(_)
+        | Command::Worktree(_)
         | Command::Quarantine(_) => Exit::Failed,
     }
 }
@@ -136,6 +138,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         }
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Exec(arguments) => exec::run(&arguments, context),
+        Command::Worktree(arguments) => worktree::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

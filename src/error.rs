@@ -5,6 +5,7 @@
 //! no final period, the source's text is not repeated.
 
 mod details;
+mod isolation;
 mod query;
 mod system;
 
@@ -16,6 +17,7 @@ use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
 pub use details::{BadFile, LostContent, Repair};
+pub use isolation::IsolationError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -410,6 +412,10 @@ pub enum Error {
         files: Vec<BadFile>,
     },
 
+    /// A run cannot be made, found or removed.
+    #[error(transparent)]
+    Isolation(#[from] IsolationError),
+
     /// A query of the index has no answer, or not this way.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -445,6 +451,7 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Query(error) => error.class(),
+            Self::Isolation(error) => error.class(),
             Self::Io { .. }
             | Self::Index { .. }
             | Self::NoSpace { .. }
@@ -560,6 +567,7 @@ impl Error {
             Self::IntoNotEmpty { .. } => "into-not-empty",
             Self::DeletionBlocked { .. } => "deletion-blocked",
             Self::Query(error) => error.code(),
+            Self::Isolation(error) => error.code(),
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -651,6 +659,7 @@ impl Error {
                 format!("`turnpoint ls {checkpoint}` shows what it holds")
             }
             Self::Query(error) => error.hint(),
+            Self::Isolation(error) => return error.hint(),
             _ => return None,
         };
         Some(text)

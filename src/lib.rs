@@ -15,6 +15,7 @@ mod git;
 pub mod hash;
 pub mod id;
 mod index;
+mod isolate;
 mod journal;
 mod layout;
 pub mod limits;
@@ -29,6 +30,7 @@ mod quarantine;
 mod registration;
 mod restore;
 mod retention;
+mod runs;
 mod sessions;
 pub mod settings;
 mod store;
@@ -40,16 +42,21 @@ mod workspaces;
 pub use capture::{CaptureOptions, CaptureOutcome};
 pub use checkpoint::{Account, CaptureProblem};
 pub use doctor::{Condition, Diagnosis, Severity};
-pub use error::{BadFile, Error, ErrorClass, LostContent, QueryError, Repair, Result};
+pub use error::{
+    BadFile, Error, ErrorClass, IsolationError, LostContent, QueryError, Repair, Result,
+};
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
+pub use isolate::{RemoveOptions, RemovedRun};
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+pub use runs::RunState;
 pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
-    EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,
-    ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog, PathHistory, PathStep,
-    SessionSummary, ShownCheckpoint, Spec, Store, Treatment, Which,
+    EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,
+    IsolateOptions, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
+    PathHistory, PathStep, PrunedRuns, Run, RunContent, RunListing, RunSummary, SessionSummary,
+    ShownCheckpoint, Spec, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -54,6 +54,9 @@ pub struct RestoreOptions {
     /// The id of the plan that was shown and agreed to: if the disk has changed so that another plan
     /// would be carried out, refuse.
     pub expected_plan: Option<String>,
+    /// Lay the checkpoint, of whatever workspace, over what is there: create and overwrite, and delete
+    /// nothing.
+    pub overlay: bool,
     /// Restore `/`, the home directory, or what contains it.
     pub force: bool,
     /// Which workspace this is, where path and directory disagree.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use turnpoint::path::printable;
-use turnpoint::{Error, ErrorClass};
+use turnpoint::{Error, ErrorClass, IsolationError};
 
 use crate::cli::exit::Exit;
 use crate::cli::format;
@@ -114,6 +114,13 @@ impl Failure {
                 .map(|lost| ReasonDocument {
                     path: PathDocument::from(&lost.path),
                     reason: format!("{}: blob {}", lost.reason, lost.hash),
+                })
+                .collect(),
+            Error::Isolation(IsolationError::NotHeld { left, .. }) => left
+                .iter()
+                .map(|(path, reason)| ReasonDocument {
+                    path: PathDocument::from(path),
+                    reason: reason.clone(),
                 })
                 .collect(),
             Error::PathNotFound { path, omitted: Some(reason), .. } => {

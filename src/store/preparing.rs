@@ -156,6 +156,7 @@ impl Restoring<'_> {
             target: &target.reference.id,
             then: &then,
             then_is_full: target.is_full,
+            is_overlay: options.overlay,
             now: &now,
             selection,
         });

@@ -152,7 +152,7 @@ impl Store {
                     // Only a checkpoint with a row can be protected.
                     adopt_own(&access, &checkpoint.session)?;
                 }
-                (load_target(&access, &open, checkpoint)?, Intent::restore())
+                (load_target(&access, &open, checkpoint, options.overlay)?, Intent::restore())
             }
             Wish::Undo => {
                 // The newest restore may be one whose rows are not in.

@@ -20,7 +20,7 @@ fn every_command_has_a_sentence_and_an_example() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| !["help", "checkpoints"].contains(name))
         .collect();
-    assert_eq!(commands.len(), 23, "{help}");
+    assert_eq!(commands.len(), 24, "{help}");
     for command in commands {
         let help = program.run([command, "--help"]).ok().stdout;
         assert!(help.starts_with(|first: char| first.is_ascii_uppercase()), "{help}");

@@ -31,3 +31,4 @@ mod sql;
 mod storm;
 mod terminal;
 mod unwritable;
+mod worktree;

@@ -15,9 +15,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("model", &["checkpoint", "compare", "manifest", "operation", "plan", "settings"]),
     ("pools", &["threads"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
-    ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
+    ("files of the store", &["journal", "layout", "runs", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
-    ("operations", &["capture", "doctor", "quarantine", "restore", "retention", "verify"]),
+    (
+        "operations",
+        &["capture", "doctor", "isolate", "quarantine", "restore", "retention", "verify"],
+    ),
     ("facade", &["store"]),
 ];
 
@@ -38,6 +41,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("plan", "settings", "a plan obeys what the settings exclude"),
     ("journal", "layout", "where journals lie"),
     ("journal", "workspaces", "a journal is of one directory"),
+    ("runs", "layout", "where runs lie"),
     ("sessions", "layout", "where sessions lie"),
     ("workspaces", "layout", "where workspaces lie"),
     ("workspaces", "sessions", "a file that is lost is made anew from manifests"),
@@ -90,6 +94,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "journal",
             "layout",
             "manifest",
+            "runs",
             "sessions",
             "settings",
             "store",
@@ -108,6 +113,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "journal",
             "layout",
             "manifest",
+            "runs",
             "sessions",
             "settings",
             "store",
