@@ -141,8 +141,14 @@ fn plans(criterion: &mut Criterion) {
     let last = now.pop().unwrap();
     let below = [last.entry.path];
     for (name, selection) in [("all", Selection::All), ("one path", Selection::Below(&below))] {
-        let input =
-            PlanInput { target: &target, then: &then, then_is_full: true, now: &now, selection };
+        let input = PlanInput {
+            target: &target,
+            then: &then,
+            then_is_full: true,
+            is_overlay: false,
+            now: &now,
+            selection,
+        };
         assert!(!plan(input).changes.is_empty(), "there is something to restore");
         group.bench_function(name, |bencher| bencher.iter(|| plan(black_box(input))));
     }

@@ -53,6 +53,9 @@ pub struct CaptureOptions {
     pub force: bool,
     /// Which workspace this is, where path and directory disagree.
     pub workspace: Option<WorkspaceId>,
+    /// Hold what is ignored or excluded, too. Secrets, version control, stores and mounts are left out as
+    /// ever.
+    pub ignored: bool,
     /// The caller's promise that since the newest checkpoint of the workspace nothing has changed but
     /// what is at or below these paths. Only they, and the names beside them, are looked at, and the
     /// checkpoint says so ([`crate::manifest::Coverage::Hinted`]): it is evidence of what is *not* there
@@ -72,6 +75,7 @@ impl Default for CaptureOptions {
             strict: false,
             force: false,
             workspace: None,
+            ignored: false,
             changed: None,
         }
     }
@@ -153,8 +157,10 @@ pub(crate) fn observe(
     if observation.walked.tracked_cache != before {
         // Only a hint for the next time; a struct of strings always has a JSON form.
         let text = serde_json::to_vec(&observation.walked.tracked_cache).unwrap_or_default();
-        let dir = Dir::open(&access.layout.workspace(open.workspace.id))?;
-        drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
+        // A workspace that is only looked at has no directory.
+        if let Ok(dir) = Dir::open(&access.layout.workspace(open.workspace.id)) {
+            drop(disk::replace(&dir, b"tracked", &text, &access.tmp));
+        }
     }
     Ok(observation)
 }

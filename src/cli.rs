@@ -56,6 +56,7 @@ mod trace;
 mod undo;
 mod verify;
 mod watch;
+mod worktree;
 
 use std::process::ExitCode;
 
@@ -146,6 +147,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Complete(_)
         | Command::Doctor(_)
         | Command::Exec(_)
+        | Command::Worktree(_)
         | Command::Quarantine(_) => Exit::Failed,
     }
 }
@@ -174,6 +176,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Redo(arguments) => redo::run(&arguments, context),
         Command::Exec(arguments) => exec::run(&arguments, context),
         Command::Revert(arguments) => revert::run(&arguments, context),
+        Command::Worktree(arguments) => worktree::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),
         Command::Unpin(arguments) => pin::unpin(&arguments, context),
         Command::Label(arguments) => label::run(&arguments, context),

@@ -27,18 +27,18 @@ pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Names, Placed, file_stat
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{
-    copy_attributes, finish_file, hash_file, is_abandoned, is_directory, list_dir,
+    allocated, copy_attributes, finish_file, hash_file, is_abandoned, is_directory, list_dir,
     make_directory_if_missing, modified_ns, overwrite, read_start, real_path, remove_abandoned,
     remove_directory_if_empty, remove_file, remove_tree, replace, require_space, reserve,
     set_file_mode, touch,
 };
 pub(crate) use small::{
-    Created, append_line, append_line_soon, check_size, create_dir_with, create_durably,
-    make_private_dir, open_small, read_range, read_small, remove_durably, replace_durably,
-    set_aside, write_whole,
+    Created, append_line, append_line_soon, append_missing_line, check_size, create_dir_with,
+    create_durably, make_private_dir, open_small, read_range, read_small, remove_durably,
+    replace_durably, set_aside, write_whole,
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{
-    available_bytes, boot_id, coarse_now_ns, file_system, is_withheld, machine_id, mounts_below,
-    user,
+    ask_to_end, available_bytes, boot_id, coarse_now_ns, file_system, is_withheld, machine_id,
+    mounts_below, processes_in, user,
 };

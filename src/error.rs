@@ -7,6 +7,7 @@
 mod configuration;
 mod details;
 mod going_back;
+mod isolation;
 mod query;
 mod system;
 
@@ -20,6 +21,7 @@ use crate::path::RelPath;
 pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
 pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair, RevertConflict};
 pub use going_back::GoingBackError;
+pub use isolation::IsolationError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -426,6 +428,10 @@ pub enum Error {
         files: Vec<BadFile>,
     },
 
+    /// A run cannot be made, found or removed.
+    #[error(transparent)]
+    Isolation(#[from] IsolationError),
+
     /// A query of the index has no answer, or not this way.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -466,6 +472,7 @@ impl Error {
         match self {
             Self::Query(error) => error.class(),
             Self::GoingBack(error) => error.class(),
+            Self::Isolation(error) => error.class(),
             Self::Io { .. }
             | Self::Index { .. }
             | Self::NoSpace { .. }
@@ -588,6 +595,7 @@ impl Error {
             Self::Query(error) => error.code(),
             Self::GoingBack(error) => error.code(),
             Self::Configuration(_) => "configuration",
+            Self::Isolation(error) => error.code(),
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -682,6 +690,7 @@ impl Error {
             Self::Query(error) => error.hint(),
             Self::GoingBack(error) => error.hint()?,
             Self::Configuration(error) => return error.hint(),
+            Self::Isolation(error) => return error.hint(),
             _ => return None,
         };
         Some(text)

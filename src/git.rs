@@ -6,6 +6,8 @@
 //! closed stdin and a bounded output. git is never needed: a machine without it, or a repository that
 //! it refuses, is an outcome ([`GitError`]), not a failure of the capture.
 
+mod worktree;
+
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +23,12 @@ use crate::disk;
 use crate::limits;
 use crate::manifest::GitState;
 use crate::path::{RelPath, printable};
+
+pub(crate) use worktree::{
+    Administration, Place, Status, Tips, add_worktree, administration, commit_staged, common_dir,
+    complete, count_since, delete_branch, exclude, exists, keep, kept_refs, lead_back,
+    only_led_to_by, place_of, remove_worktree, status, tips,
+};
 
 /// What git exports to its hooks and reads back, which would lead our runs into another repository:
 /// the names that `git rev-parse --local-env-vars` prints, those of earlier and later versions, and
@@ -60,6 +68,25 @@ const DROPPED: [&str; 28] = [
 /// Whole families that are dropped: configuration from the outside, and traces, which would write
 /// files and mix into the output.
 const DROPPED_PREFIXES: [&str; 2] = ["GIT_CONFIG", "GIT_TRACE"];
+
+/// The names that `git rev-parse --local-env-vars` prints, in whatever version, but for those that carry
+/// configuration: what git leaves out of the surroundings of a program that works in another repository.
+pub(crate) const LOCAL_VARIABLES: [&str; 14] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
 
 /// How long a run waits between two looks at whether it should end.
 const POLL: Duration = Duration::from_millis(20);
@@ -272,7 +299,10 @@ impl Answer {
         if self.status.success() {
             return Ok(self.output);
         }
-        let complaint = self.complaint.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let mut lines = self.complaint.split(|&byte| byte == b'\n');
+        let is_reason = |line: &&[u8]| line.starts_with(b"fatal: ") || line.starts_with(b"error: ");
+        // What comes before it may be a warning about something else.
+        let complaint = lines.clone().find(is_reason).or_else(|| lines.next()).unwrap_or_default();
         Err(GitError::failed(match complaint {
             b"" => self.status.to_string(),
             line => printable(line),
@@ -283,6 +313,21 @@ impl Answer {
 /// A git command on `repository`, run in `directory`, with nothing of the environment that could
 /// change what it means and no program of the repository's choice.
 fn command(repository: &Repository, directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = surrounded(directory);
+    command
+        .env("GIT_NO_LAZY_FETCH", "1")
+        // A work tree of another user is the normal case in a container, and reading the index of one
+        // runs nothing of it.
+        .args(["-c", "safe.directory=*"])
+        // Said outright, so that `core.worktree` and the search for a repository have no part in it.
+        .arg(joined("--git-dir=", &repository.git_dir))
+        .arg(joined("--work-tree=", &repository.top))
+        .args(arguments);
+    command
+}
+
+/// git in `directory`, with nothing of the environment that could lead it elsewhere, and no hooks.
+fn surrounded(directory: &Path) -> Command {
     let mut command = Command::new("git");
     for (name, _) in std::env::vars_os() {
         let dropped = |name: &str| {
@@ -295,17 +340,9 @@ fn command(repository: &Repository, directory: &Path, arguments: &[&str]) -> Com
     command
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_NO_LAZY_FETCH", "1")
         .env("LC_ALL", "C")
         .arg("--no-pager")
         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-        // A work tree of another user is the normal case in a container, and reading the index of one
-        // runs nothing of it.
-        .args(["-c", "safe.directory=*"])
-        // Said outright, so that `core.worktree` and the search for a repository have no part in it.
-        .arg(joined("--git-dir=", &repository.git_dir))
-        .arg(joined("--work-tree=", &repository.top))
-        .args(arguments)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -326,28 +363,43 @@ fn run(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Answer, GitError> {
     let command = command(repository, directory, arguments);
-    finish(command, directory, limits::GIT_DEADLINE, is_cancelled)
+    finish(command, directory, Ending::Killed(limits::GIT_DEADLINE), is_cancelled)
+}
+
+/// How a run that does not end by itself is ended.
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    /// It only reads: killed, after this time or where the caller asks to stop.
+    Killed(Duration),
+    /// It writes: asked to end where the caller asks to stop, so that it takes away what it had begun, and
+    /// then waited for.
+    Asked,
 }
 
 /// Starts `command` and waits for its end, with the bounds.
 fn finish(
     mut command: Command,
     directory: &Path,
-    deadline: Duration,
+    ending: Ending,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Answer, GitError> {
-    let deadline = Instant::now() + deadline;
+    let deadline = match ending {
+        Ending::Killed(after) => Some(Instant::now() + after),
+        Ending::Asked => None,
+    };
     let child = command.spawn().map_err(|error| match error.kind() {
         // A missing directory to run in gives the same kind.
         io::ErrorKind::NotFound if directory.is_dir() => GitError::NotInstalled,
         _ => GitError::failed(error.to_string()),
     })?;
-    let mut running = Running(child);
-    let output = read_beside(running.0.stdout.take(), limits::GIT_OUTPUT_BYTES_MAX);
-    let complaint = read_beside(running.0.stderr.take(), limits::GIT_COMPLAINT_BYTES_MAX);
+    let mut running = Running { child, ending };
+    let output = read_beside(running.child.stdout.take(), limits::GIT_OUTPUT_BYTES_MAX);
+    let complaint = read_beside(running.child.stderr.take(), limits::GIT_COMPLAINT_BYTES_MAX);
     let check = || match () {
         () if is_cancelled() => Err(GitError::Cancelled),
-        () if Instant::now() >= deadline => Err(GitError::TimedOut),
+        () if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+            Err(GitError::TimedOut)
+        }
         () => Ok(()),
     };
     let output = loop {
@@ -364,7 +416,7 @@ fn finish(
         return Err(GitError::failed(format!("it printed more than {most} bytes")));
     }
     let status = loop {
-        match running.0.try_wait() {
+        match running.child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => check()?,
             Err(error) => return Err(GitError::failed(error.to_string())),
@@ -376,15 +428,21 @@ fn finish(
     Ok(Answer { status, output, complaint })
 }
 
-/// A child that is killed and reaped if it is still there when this goes.
-struct Running(Child);
+/// A child that is ended and reaped if it is still there when this goes.
+struct Running {
+    child: Child,
+    ending: Ending,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !matches!(self.0.try_wait(), Ok(Some(_))) {
-            // Either fails only where the child is gone already.
-            drop(self.0.kill());
-            drop(self.0.wait());
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // Each fails only where the child is gone already.
+            drop(match self.ending {
+                Ending::Killed(_) => self.child.kill(),
+                Ending::Asked => disk::ask_to_end(&self.child),
+            });
+            drop(self.child.wait());
         }
     }
 }

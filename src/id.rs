@@ -267,6 +267,44 @@ random_id! {
     StoreId
 }
 
+/// Text that is not 8 lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a run: 8 lower-case hex digits are expected")]
+pub struct InvalidRunId;
+
+/// A run in a work tree of its own; part of the name of its directory and of its branch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(u32);
+
+impl RunId {
+    /// One from the system's random source; that it is new is the caller's to find out.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().as_fields().0)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:08x}", self.0))
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = InvalidRunId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRunId> {
+        let id = u32::from_str_radix(text, 16).map(Self).map_err(|_| InvalidRunId)?;
+        // One text form only, since these are also file names.
+        if id.to_string() == text { Ok(id) } else { Err(InvalidRunId) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

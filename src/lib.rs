@@ -17,6 +17,7 @@ mod git;
 pub mod hash;
 pub mod id;
 mod index;
+mod isolate;
 mod journal;
 mod layout;
 pub mod limits;
@@ -32,6 +33,7 @@ mod quarantine;
 mod registration;
 mod restore;
 mod retention;
+mod runs;
 mod sessions;
 pub mod settings;
 mod store;
@@ -46,10 +48,11 @@ pub use configuration::WORKSPACE_FILE;
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
     BadFile, ConfigurationError, ConfigurationProblem, Error, ErrorClass, GoingBackError,
-    InvalidRange, LostContent, NoneSoOld, Place, Position, QueryError, Repair, Result,
-    RevertConflict,
+    InvalidRange, IsolationError, LostContent, NoneSoOld, Place, Position, QueryError, Repair,
+    Result, RevertConflict,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
+pub use isolate::{RemoveOptions, RemovedRun};
 pub use monitor::{Monitor, Notice, Phase};
 pub use purge::{
     Holder, KeptContent, PurgeOutcome, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath,
@@ -58,10 +61,12 @@ pub use purge::{
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
 pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+pub use runs::RunState;
 pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
-    EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,
-    ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog, PathHistory, PathStep,
-    SessionSummary, ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
+    EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,
+    IsolateOptions, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
+    PathHistory, PathStep, PrunedRuns, Run, RunContent, RunListing, RunSummary, SessionSummary,
+    ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

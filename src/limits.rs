@@ -94,6 +94,9 @@ pub const CAPTURE_ATTEMPTS_MAX: u32 = 3;
 /// last time too, the checkpoint is not complete.
 pub const VANISHED_LOOKS_MAX: u32 = 4;
 
+/// Before the work tree of a run is removed it is captured until nothing new is found, this often at most.
+pub const REMOVAL_LOOKS_MAX: u32 = 5;
+
 /// How often a file that changes under the reader is read again before it is kept as unstable.
 pub const UNSTABLE_READS_MAX: u32 = 3;
 

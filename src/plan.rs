@@ -184,6 +184,8 @@ pub struct PlanInput<'a> {
     pub then: &'a [Entry],
     /// Whether `then` accounts for the whole tree; otherwise nothing in it is evidence of absence.
     pub then_is_full: bool,
+    /// Whether `then` is laid over what is there: nothing goes.
+    pub is_overlay: bool,
     /// The present state, sorted, beginning with the root.
     pub now: &'a [Present],
     /// Which paths.
@@ -478,7 +480,11 @@ impl<'a> Planner<'a> {
         }
         let gives_way = matches!(before.kind, EntryKind::Dir { .. })
             && !matches!(wanted.kind, EntryKind::Dir { .. });
-        if gives_way { self.why_not_removed(&before.path) } else { None }
+        match gives_way {
+            true if self.input.is_overlay => Some(SkipReason::Blocked),
+            true => self.why_not_removed(&before.path),
+            false => None,
+        }
     }
 
     /// Why the directory `path` cannot go as a whole.
@@ -525,6 +531,9 @@ impl<'a> Planner<'a> {
     /// Goes over what is there now and the target does not name, deepest first, so that a directory
     /// comes after everything in it.
     fn delete_what_was_not(&mut self) {
+        if self.input.is_overlay {
+            return;
+        }
         for (index, present) in self.input.now.iter().enumerate().rev() {
             let path = &present.entry.path;
             let is_named = self.is_named.get(index).copied().unwrap_or_default();

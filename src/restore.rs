@@ -56,6 +56,9 @@ pub struct RestoreOptions {
     pub expected_plan: Option<String>,
     /// The plan that is carried out, or nothing is.
     pub(crate) bound: Option<BoundPlan>,
+    /// Lay the checkpoint, of whatever workspace, over what is there: create and overwrite, and delete
+    /// nothing.
+    pub overlay: bool,
     /// Restore `/`, the home directory, or what contains it.
     pub force: bool,
     /// Which workspace this is, where path and directory disagree.

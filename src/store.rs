@@ -13,6 +13,7 @@ mod examining;
 mod history;
 mod interrupted;
 mod into;
+mod isolating;
 mod log;
 mod offering;
 mod preparing;
@@ -40,6 +41,7 @@ pub use examining::Examination;
 pub use history::{
     CheckpointSummary, ListItem, ListQuery, Listing, OpenRestore, SessionSummary, ShownCheckpoint,
 };
+pub use isolating::{IsolateOptions, PrunedRuns, Run, RunContent, RunListing, RunSummary};
 pub use querying::Answer;
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;

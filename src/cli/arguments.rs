@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod asking;
 mod bisect;
 mod checkpoint;
 mod config;
@@ -16,8 +17,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
-use crate::cli::exec::ExecArguments;
+use crate::cli::{exec::ExecArguments, worktree::WorktreeArguments};
 
+pub(crate) use asking::{AnswerFormat, SqlArguments};
 pub(crate) use bisect::BisectArguments;
 pub(crate) use checkpoint::{AtArguments, CheckpointArguments, PathsArguments};
 pub(crate) use config::{ConfigArguments, ConfigCommand};
@@ -109,6 +111,7 @@ pub(crate) enum Command {
     Redo(RedoArguments),
     Exec(ExecArguments),
     Revert(RevertArguments),
+    Worktree(WorktreeArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
     Label(LabelArguments),
@@ -176,7 +179,7 @@ pub(crate) struct CaptureArguments {
 }
 
 /// A length of time as people write it: `7d`, `36h`, `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
     turnpoint::clock::length_of(text).ok_or_else(expected)
 }
@@ -288,8 +291,11 @@ pub(crate) struct RestoreArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "at", "plan_out", "thorough", "preserve_mtime"])]
     pub(crate) apply: Option<PathBuf>,
     /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "plan_out", "apply"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan_out", "apply"])]
     pub(crate) into: Option<PathBuf>,
+    /// With --into: DIR may hold something; create and overwrite there, and delete nothing
+    #[arg(long, requires = "into")]
+    pub(crate) overlay: bool,
     /// Complete a restore of this workspace that was interrupted
     #[arg(long = "continue", conflicts_with_all = ["words", "paths", "at", "dry_run", "plan_out", "apply", "into", "abort"])]
     pub(crate) resume: bool,
@@ -426,53 +432,6 @@ pub(crate) struct QuarantineArguments {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
-}
-
-/// Ask a question in SQL about the history
-///
-/// One SELECT, given as QUERY or in standard input; on a terminal without QUERY a prompt. It only reads,
-/// whatever the text says. --schema shows the views that can be asked; docs/sql.md has ready-made
-/// questions.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                        turnpoint sql --schema\n  \
-                        turnpoint sql 'SELECT path, change FROM turn_changes'\n  \
-                        turnpoint sql --format csv 'SELECT * FROM session_summary' > sessions.csv\n  \
-                        turnpoint sql --json --limit 10 < query.sql")]
-pub(crate) struct SqlArguments {
-    /// The query; `-`: what standard input says
-    #[arg(value_name = "QUERY", conflicts_with = "schema")]
-    pub(crate) query: Option<String>,
-    /// How to print the answer [default: table]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<AnswerFormat>,
-    /// Show the views and their columns instead; with --verbose, what each column means
-    #[arg(long)]
-    pub(crate) schema: bool,
-    /// Stop a query after so many seconds; 0: never [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) timeout: Option<Duration>,
-    /// Only the first rows of the answer
-    #[arg(long, value_name = "ROWS")]
-    pub(crate) limit: Option<u64>,
-}
-
-/// How an answer is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnswerFormat {
-    /// Columns, for people
-    Table,
-    /// Comma-separated values, as RFC 4180 has them
-    Csv,
-    /// One JSON document
-    Json,
-    /// One JSON object a line for each row
-    Ndjson,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "a number of seconds is expected".to_owned())
 }
 
 #[cfg(test)]

@@ -7,13 +7,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use turnpoint::compare::{Change, ChangeKind};
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::Trigger;
 use turnpoint::path::printable;
-use turnpoint::{CaptureOptions, CompareOptions, Error};
+use turnpoint::{
+    CaptureOptions, CaptureOutcome, CompareOptions, Error, IsolateOptions, RemoveOptions,
+    RemovedRun, Run,
+};
 
 use crate::cli::context::Context;
 use crate::cli::diff::{ChangeDocument, described};
@@ -22,6 +25,8 @@ use crate::cli::failure::{self, Failure, NAMED_MAX, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, RootDocument, text_and_bytes};
 use crate::cli::printer::{self, Kind};
+use crate::cli::target;
+use crate::cli::worktree::{self, RemovedDocument};
 
 /// turnpoint itself failed.
 const FAILED: u8 = 125;
@@ -35,14 +40,32 @@ const NOT_FOUND: u8 = 127;
 /// Input, output and exit status are the command's own; what it changed is told at the end, on standard
 /// error. Ends with 125 if there is something wrong with turnpoint itself, and then the command was not
 /// started unless that is said; with 126 if the command cannot be run, with 127 if there is none of that
-/// name.
+/// name. With --worktree it runs in a work tree of its own, made from the commit of HEAD, where it cannot
+/// harm what is here; that is kept if the command succeeds, and else removed once everything in it is held.
 #[derive(Debug, Args)]
 #[command(override_usage = "turnpoint exec [OPTIONS] -- COMMAND [ARGUMENT]...")]
 #[command(after_help = "Examples:\n  \
                         turnpoint exec -- make generate\n  \
-                        turnpoint exec --session fix-login --label 'cargo fix' -- cargo fix")]
+                        turnpoint exec --session fix-login --label 'cargo fix' -- cargo fix\n  \
+                        turnpoint exec --worktree -- ./agent 'fix the login'")]
 pub(crate) struct ExecArguments {
-    /// The session to add to [default: that of the workspace]
+    /// Run it in a work tree of its own
+    #[arg(long)]
+    worktree: bool,
+    /// Lay this checkpoint over the commit first: what it holds is created or overwritten, and nothing is
+    /// deleted
+    #[arg(long, value_name = "CHECKPOINT", requires = "worktree")]
+    from: Option<OsString>,
+    /// When the work tree is kept
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = KeepWhen::Success,
+        requires = "worktree"
+    )]
+    keep: KeepWhen,
+    /// The session to add to [default: that of the workspace; with --worktree one for all such runs]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
     /// A name for people, for both checkpoints
@@ -56,6 +79,36 @@ pub(crate) struct ExecArguments {
     command: Vec<OsString>,
 }
 
+/// When a work tree is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KeepWhen {
+    /// Whatever the command ends with
+    Always,
+    /// If it ends with 0
+    Success,
+}
+
+/// What there is to tell at the end.
+struct Account<'a> {
+    arguments: &'a ExecArguments,
+    /// `None` where the command could not be started.
+    ended: Option<ExitStatus>,
+    code: u8,
+    root: PathBuf,
+    before: CheckpointId,
+    after: Option<CheckpointId>,
+    changes: Vec<Change>,
+    run: Option<RunAccount>,
+}
+
+/// What became of a work tree.
+struct RunAccount {
+    id: RunId,
+    branch: String,
+    /// `None` where it is there.
+    removed: Option<RemovedRun>,
+}
+
 /// Runs the command. What it ended with is what the program ends with.
 pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     if context.is_json() {
@@ -64,14 +117,23 @@ pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<E
             .hint("`--report FILE` writes the JSON document into a file");
         return Err(failure);
     }
-    Ok(in_place(arguments, context).unwrap_or_else(|failure| own(&failure, context)))
+    if arguments.worktree {
+        return Ok(isolated(arguments, context).unwrap_or_else(|failure| {
+            // What is missing for a run is told as every command tells it: nothing was done then.
+            match report(&failure, context) {
+                exit @ (Exit::Interrupted | Exit::Usage | Exit::Refused) => exit,
+                _ => Exit::Command(FAILED),
+            }
+        }));
+    }
+    Ok(in_place(arguments, context).unwrap_or_else(|failure| match report(&failure, context) {
+        exit @ Exit::Interrupted => exit,
+        _ => Exit::Command(FAILED),
+    }))
 }
 
-/// Tells a failure of turnpoint itself.
-fn own(failure: &Failure, context: &Context) -> Exit {
-    let style = context.printer.style();
-    let exit = failure::report(failure, style, &context.notices, Exit::Failed);
-    if exit == Exit::Interrupted { exit } else { Exit::Command(FAILED) }
+fn report(failure: &Failure, context: &Context) -> Exit {
+    failure::report(failure, context.printer.style(), &context.notices, Exit::Failed)
 }
 
 fn in_place(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
@@ -84,20 +146,80 @@ fn in_place(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
         Err(code) => return Ok(Exit::Command(code)),
     };
     // From here on the command's status is what counts, whatever fails beside it.
-    let after = match capture(arguments, &root, context) {
-        Ok(after) => Some(after),
-        Err(failure) => {
-            let style = context.printer.style();
-            failure::report(&failure, style, &context.notices, Exit::Failed);
-            let text = "what the command left is in no checkpoint";
-            style.complain(Kind::Warning, text);
-            None
-        }
-    };
+    let after = capture(arguments, &root, context);
+    let after = after_or_told(after, context);
     let changes = changes(&before, after.as_ref(), context);
-    tell(arguments, ended, &before, after.as_ref(), &changes, context);
-    write_report(arguments, &root, ended, &before, after.as_ref(), &changes, context);
-    Ok(Exit::Command(code_of(ended)))
+    let code = code_of(ended);
+    let ended = Some(ended);
+    let account = Account { arguments, ended, code, root, before, after, changes, run: None };
+    tell(&account, context);
+    write_report(&account, context);
+    Ok(Exit::Command(code))
+}
+
+/// The checkpoint after the command; where it could not be made that is told.
+fn after_or_told(after: Outcome<CheckpointId>, context: &Context) -> Option<CheckpointId> {
+    after
+        .inspect_err(|failure| {
+            report(failure, context);
+            let text = "what the command left is in no checkpoint";
+            context.printer.style().complain(Kind::Warning, text);
+        })
+        .ok()
+}
+
+/// Runs the command in a work tree of its own.
+fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
+    let mut options = IsolateOptions::default();
+    options.session.clone_from(&arguments.session);
+    options.label.clone_from(&arguments.label);
+    options.command =
+        arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(from) = &arguments.from {
+        let spec = target::parse_alone(std::slice::from_ref(from), None, None)?;
+        options.from = Some(context.resolve(&spec)?);
+    }
+    let directory = context.settings.directory.clone();
+    let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
+    tell_incomplete(run.before(), context);
+    let mut command = command(arguments);
+    // A program may believe PWD and not ask where it is.
+    command.current_dir(run.directory()).env("PWD", run.directory());
+    for name in Run::variables_to_remove() {
+        command.env_remove(name);
+    }
+    let started = start(&mut command, context);
+    // A signal was the command's; what follows is not to be stopped by it.
+    context.interrupt.forget();
+    let (ended, code, failure) = match started {
+        Ok(Ok(status)) => (Some(status), code_of(status), None),
+        Ok(Err(code)) => (None, code, None),
+        Err(failure) => (None, FAILED, Some(failure)),
+    };
+    let after = context.run(|store, monitor| store.end_run(&mut run, code, monitor));
+    if let Ok(after) = &after {
+        tell_incomplete(after, context);
+    }
+    let after = after.map(|outcome| outcome.checkpoint).map_err(Failure::from);
+    let (root, before) = (run.path(), run.before().checkpoint.clone());
+    let after = after_or_told(after, context);
+    let changes = changes(&before, after.as_ref(), context);
+    let (id, branch) = (run.id(), run.branch());
+    let is_kept = code == 0 || (arguments.keep == KeepWhen::Always && ended.is_some());
+    let removed = if is_kept { None } else { give_up(run, context) };
+    let run = Some(RunAccount { id, branch, removed });
+    let account = Account { arguments, ended, code, root, before, after, changes, run };
+    tell(&account, context);
+    write_report(&account, context);
+    failure.map_or(Ok(Exit::Command(code)), Err)
+}
+
+/// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
+/// told.
+fn give_up(run: Run, context: &mut Context) -> Option<RemovedRun> {
+    let options = RemoveOptions::default();
+    let removed = context.run(|store, monitor| store.remove_run(run, &options, monitor));
+    removed.map_err(|error| report(&error.into(), context)).ok()
 }
 
 /// A checkpoint of the workspace.
@@ -110,13 +232,17 @@ fn capture(arguments: &ExecArguments, root: &Path, context: &mut Context) -> Out
     options.trigger = Trigger::EXEC;
     options.workspace = context.settings.workspace;
     let outcome = context.run(|store, monitor| store.capture(root, &options, monitor))?;
+    tell_incomplete(&outcome, context);
+    Ok(outcome.checkpoint)
+}
+
+fn tell_incomplete(outcome: &CaptureOutcome, context: &Context) {
     if !outcome.complete {
         let style = context.printer.style();
         let text = format!("{} is incomplete: some paths could not be held", outcome.checkpoint);
         style.complain(Kind::Warning, &text);
         super::capture::name_problems(&outcome.problems, outcome.problem_count, style);
     }
-    Ok(outcome.checkpoint)
 }
 
 fn command(arguments: &ExecArguments) -> Command {
@@ -174,18 +300,41 @@ fn changes(
     }
 }
 
-/// Says on standard error what has changed.
-fn tell(
-    arguments: &ExecArguments,
-    ended: ExitStatus,
-    before: &CheckpointId,
-    after: Option<&CheckpointId>,
-    changes: &[Change],
-    context: &Context,
-) {
-    let Some(after) = after.filter(|_| !context.is_quiet()) else { return };
+/// Says on standard error what has changed, and what became of the work tree.
+fn tell(account: &Account<'_>, context: &Context) {
+    if context.is_quiet() {
+        return;
+    }
+    if let Some(after) = &account.after {
+        tell_changes(account, after, context);
+    }
     let style = context.printer.style();
-    let name = printable(arguments.command[0].as_encoded_bytes());
+    let path = printable(account.root.as_os_str().as_encoded_bytes());
+    match &account.run {
+        None if account.changes.is_empty() => {}
+        None => {
+            let text = format!("`turnpoint restore {}` goes back to before it", account.before);
+            style.complain(Kind::Hint, &text);
+        }
+        Some(RunAccount { id, branch, removed: None }) => {
+            style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
+            let text = format!("`turnpoint worktree remove {id}` removes it, and loses nothing");
+            style.complain(Kind::Hint, &text);
+        }
+        Some(RunAccount { removed: Some(removed), .. }) => {
+            style.complain(Kind::Note, &format!("its work tree {path} was removed"));
+            for line in worktree::left(removed.kept.as_ref(), &removed.refs) {
+                printer::aside(&format!("  {line}"));
+            }
+        }
+    }
+}
+
+fn tell_changes(account: &Account<'_>, after: &CheckpointId, context: &Context) {
+    let Some(ended) = account.ended else { return };
+    let (before, changes) = (&account.before, &account.changes);
+    let style = context.printer.style();
+    let name = printable(account.arguments.command[0].as_encoded_bytes());
     let end = match (ended.code(), ended.signal()) {
         (Some(0), _) => String::new(),
         (Some(code), _) => format!(", ended with {code}"),
@@ -199,7 +348,6 @@ fn tell(
     let text = format!("{name}{end}: {} between {before} and {after}", counted(changes));
     style.complain(Kind::Note, &text);
     name_changes(changes, context);
-    style.complain(Kind::Hint, &format!("`turnpoint restore {before}` goes back to before it"));
 }
 
 /// How many paths became what.
@@ -248,31 +396,37 @@ struct ReportDocument {
     before: IdDocument,
     after: Option<IdDocument>,
     changes: Vec<ChangeDocument>,
+    #[serde(flatten)]
+    run: Option<RunDocument>,
+}
+
+#[derive(Serialize)]
+struct RunDocument {
+    run: String,
+    branch: String,
+    removed: Option<RemovedDocument>,
 }
 
 /// Writes the document that was asked for. That this fails is told, and changes nothing else.
-fn write_report(
-    arguments: &ExecArguments,
-    root: &Path,
-    ended: ExitStatus,
-    before: &CheckpointId,
-    after: Option<&CheckpointId>,
-    changes: &[Change],
-    context: &Context,
-) {
-    let Some(file) = &arguments.report else { return };
+fn write_report(account: &Account<'_>, context: &Context) {
+    let Some(file) = &account.arguments.report else { return };
     let word = |word: &OsString| {
         let (text, text_bytes) = text_and_bytes(word.as_encoded_bytes());
         WordDocument { text, text_bytes }
     };
     let document = ReportDocument {
-        command: arguments.command.iter().map(word).collect(),
-        status: code_of(ended),
-        signal: ended.signal(),
-        root: RootDocument::from(root),
-        before: IdDocument::from(before),
-        after: after.map(IdDocument::from),
-        changes: changes.iter().map(ChangeDocument::from).collect(),
+        command: account.arguments.command.iter().map(word).collect(),
+        status: account.code,
+        signal: account.ended.and_then(|ended| ended.signal()),
+        root: RootDocument::from(account.root.as_path()),
+        before: IdDocument::from(&account.before),
+        after: account.after.as_ref().map(IdDocument::from),
+        changes: account.changes.iter().map(ChangeDocument::from).collect(),
+        run: account.run.as_ref().map(|run| RunDocument {
+            run: run.id.to_string(),
+            branch: run.branch.clone(),
+            removed: run.removed.as_ref().map(RemovedDocument::from),
+        }),
     };
     let path = context.settings.directory.join(file);
     let written = printer::document(&document, &context.notices)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::path::printable;
-use turnpoint::{Error, ErrorClass, GoingBackError};
+use turnpoint::{Error, ErrorClass, GoingBackError, IsolationError};
 
 use crate::cli::exit::Exit;
 use crate::cli::format;
@@ -138,6 +138,13 @@ impl Failure {
                 let one = |path| ReasonDocument { path, reason: reason.clone() };
                 paths.iter().map(PathDocument::from).map(one).collect()
             }
+            Error::Isolation(IsolationError::NotHeld { left, .. }) => left
+                .iter()
+                .map(|(path, reason)| ReasonDocument {
+                    path: PathDocument::from(path),
+                    reason: reason.clone(),
+                })
+                .collect(),
             Error::PathNotFound { path, omitted: Some(reason), .. } => {
                 let path = PathDocument::from(path);
                 vec![ReasonDocument { path, reason: reason.as_str().to_owned() }]

@@ -14,7 +14,7 @@ use crate::cli::arguments::{ChangeArguments, RestoreArguments};
 use crate::cli::ask;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
 use crate::cli::pick;
@@ -49,6 +49,14 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let options = options(change, paths, context);
     if let Some(into) = &arguments.into {
+        if arguments.overlay {
+            return lay_over(&spec, into, options, arguments, context);
+        }
+        if arguments.plan.dry_run {
+            let message = "a new directory has nothing that a plan could be about";
+            let hint = "leave out --dry-run, or add --overlay";
+            return Err(Failure::own(Exit::Usage, "usage", message).hint(hint));
+        }
         return restore_into(&spec, into, &options, context);
     }
     let checkpoint = context.resolve(&spec)?;
@@ -92,6 +100,24 @@ pub(crate) fn options(
     options.force = change.force;
     options.workspace = context.settings.workspace;
     options
+}
+
+/// Lays a checkpoint over a directory that may hold something: as a restore of that directory, with what
+/// is overwritten saved first.
+fn lay_over(
+    spec: &Spec,
+    into: &Path,
+    mut options: RestoreOptions,
+    arguments: &RestoreArguments,
+    context: &mut Context,
+) -> Outcome<Exit> {
+    let checkpoint = context.resolve(spec)?;
+    options.overlay = true;
+    // The other workspace is that of the checkpoint.
+    options.workspace = None;
+    let into = context.settings.directory.join(into);
+    let asked = Asked::of(&arguments.plan, &arguments.change);
+    plan::perform(&Verb::Restore(checkpoint), &into, options, asked, context)
 }
 
 #[derive(Serialize)]

@@ -11,7 +11,7 @@ use crate::cli::{restore, target};
 pub(crate) fn run(arguments: &RevertArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
     let change = &arguments.change;
-    let spec = target::parse_alone(&arguments.words, change.session.as_deref())?;
+    let spec = target::parse_alone(&arguments.words, change.session.as_deref(), arguments.time.at)?;
     let checkpoint = context.resolve(&spec)?;
     let options = restore::options(change, Vec::new(), context);
     let asked = Asked::of(&arguments.plan, change);

@@ -30,7 +30,14 @@ pub(crate) enum LockKind {
 /// A lock that is held until this is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Lock {
+    /// The locked file, for a process that is started: the lock is held until that process has ended too.
+    pub(crate) fn shared_with_child(&self) -> std::io::Result<File> {
+        self.file.try_clone()
+    }
 }
 
 /// Takes the lock at `path`, waiting for other holders up to [`limits::LOCK_WAIT_MAX`].
@@ -87,7 +94,7 @@ pub(crate) fn try_lock(path: &Path, kind: LockKind) -> Result<Option<Lock>> {
             Ok(named) => {
                 let held = retry_on_intr(|| rustix::fs::fstat(&file)).at("examine", path)?;
                 if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino) {
-                    return Ok(Some(Lock { _file: file }));
+                    return Ok(Some(Lock { file }));
                 }
             }
             Err(Errno::NOENT) => {}

@@ -188,6 +188,23 @@ pub(crate) fn remove_directory_if_empty(path: &Path) {
     drop(std::fs::remove_dir(path));
 }
 
+/// What a name in `dir` and everything below it take. What goes meanwhile takes nothing.
+pub(crate) fn allocated(dir: &Dir, name: &[u8]) -> Result<u64> {
+    let Some(stat) = dir.stat(name)? else { return Ok(0) };
+    let mut bytes = stat.allocated_bytes();
+    if stat.kind == FileKind::Dir {
+        let inside = match dir.open_child(name) {
+            Ok(inside) => inside,
+            Err(error) if crate::disk::is_withheld(&error) => return Err(error),
+            Err(_) => return Ok(bytes),
+        };
+        for name in inside.names()? {
+            bytes += allocated(&inside, &name)?;
+        }
+    }
+    Ok(bytes)
+}
+
 /// Removes `name` and, if it is a directory, everything in it. Never follows a symlink.
 pub(crate) fn remove_tree(dir: &Dir, name: &[u8]) -> Result<()> {
     // Nested as deep as what we make there, which is two levels.

@@ -322,6 +322,25 @@ pub(crate) fn set_aside(dir: &Dir, name: &[u8], to: &Dir) -> Result<Option<PathB
 /// How many damaged things of one name are kept.
 const SET_ASIDE_MAX: u32 = 1_000;
 
+/// Adds `line` at the end of a file that is not ours, unless it has that line; makes the file where it is
+/// missing. Its last line may lack an end.
+///
+/// # Concurrency
+/// Of two that add the same line at the same time one finds it there.
+pub(crate) fn append_missing_line(path: &Path, line: &[u8]) -> Result<()> {
+    let file = File::options().read(true).append(true).create(true).open(path);
+    let mut file = file.at("open", path)?;
+    file.lock().at("lock", path)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).at("read", path)?;
+    if text.split(|&byte| byte == b'\n').any(|there| there.trim_ascii_end() == line) {
+        return Ok(());
+    }
+    let is_open = text.last().is_some_and(|&last| last != b'\n');
+    let start: &[u8] = if is_open { b"\n" } else { b"" };
+    file.write_all(&[start, line, b"\n"].concat()).at("write", path)
+}
+
 /// Opens the directory `path`, which is this user's alone; makes it, and what is missing above it,
 /// with mode 0700, durably.
 ///

@@ -119,6 +119,33 @@ pub(crate) fn coarse_now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
+/// Asks a process that was started here, and is not reaped yet, to end.
+pub(crate) fn ask_to_end(child: &std::process::Child) -> std::io::Result<()> {
+    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let id = id.ok_or(Errno::SRCH)?;
+    Ok(rustix::process::kill_process(id, rustix::process::Signal::TERM)?)
+}
+
+/// The processes whose working directory is `directory`, a real path, or lies in it, as far as this user
+/// may know it; in order, without this one.
+///
+/// Cost: one call for each process of the machine.
+pub(crate) fn processes_in(directory: &Path) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for (name, _) in crate::disk::list_dir(Path::new("/proc"))? {
+        let Some(id) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile, or is another user's, says nothing.
+        let place = std::fs::read_link(format!("/proc/{id}/cwd"));
+        if place.is_ok_and(|place| place.starts_with(directory)) && id != std::process::id() {
+            found.push(id);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
 /// The number of the user that this process acts as.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -9,7 +9,7 @@ use crate::disk::{self, Dir, FileKind, FileStat};
 use crate::doctor::{Condition, Diagnosis, FIX, is_ahead, shell_word};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
-use crate::id::{OperationId, PackId, Seq, SessionName, WorkspaceId};
+use crate::id::{OperationId, PackId, RunId, Seq, SessionName, WorkspaceId};
 use crate::layout::Layout;
 use crate::manifest::Mode;
 use crate::verify::FindingKind;
@@ -24,6 +24,7 @@ enum Place {
     Packs,
     Workspaces,
     Workspace,
+    Runs,
     Journals,
     Leases,
     Locks,
@@ -339,6 +340,7 @@ fn directory_in(place: Place, name: &str) -> Option<Place> {
         (Place::Workspaces, name) => {
             name.parse::<WorkspaceId>().is_ok().then_some(Place::Workspace)
         }
+        (Place::Workspace, "runs") => Some(Place::Runs),
         _ => None,
     }
 }
@@ -368,6 +370,10 @@ fn is_file_of(place: Place, name: &str) -> bool {
         Place::Packs => stem(".pack").is_some_and(|stem| stem.parse::<PackId>().is_ok()),
         Place::Workspace => {
             matches!(name, "workspace.json" | "stat-cache" | "tracked" | "audited")
+        }
+        Place::Runs => {
+            let run = stem(".json").or_else(|| stem(".lock"));
+            run.is_some_and(|run| run.parse::<RunId>().is_ok())
         }
         Place::Journals => {
             name == "purge.json"
@@ -448,6 +454,10 @@ mod tests {
             (Place::Root, "fix.damaged", dir, Sort::Directory(Place::Session)),
             (Place::Root, ".hidden", file, Sort::Unknown),
             (Place::Root, "a\nb", dir, Sort::Unknown),
+            (Place::Workspace, "runs", dir, Sort::Directory(Place::Runs)),
+            (Place::Runs, "00aa11bb.json", file, Sort::File),
+            (Place::Runs, "00aa11bb.lock", file, Sort::File),
+            (Place::Runs, "1.json", file, Sort::Unknown),
             (Place::Session, "12.json", file, Sort::File),
             (Place::Session, "12.pin", file, Sort::File),
             (Place::Session, "session.json.damaged-2", file, Sort::Kept),

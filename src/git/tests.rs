@@ -302,14 +302,14 @@ fn a_child_beyond_its_deadline_is_killed_and_reaped() {
     let (_guard, path) = temp();
     let id_file = path.join("id");
     let command = endless(&format!("echo $$ > '{}'", id_file.display()));
-    let ended = finish(command, &path, Duration::from_millis(300), NEVER);
+    let ended = finish(command, &path, Ending::Killed(Duration::from_millis(300)), NEVER);
     assert_eq!(ended.unwrap_err(), GitError::TimedOut);
     let id = fs::read_to_string(&id_file).unwrap();
     assert!(!is_running(id.trim()), "{id} is still there, as a process or a zombie");
 
     // The output has ended and the child has not.
     let command = endless(&format!("echo $$ > '{}'; exec >&- 2>&-", id_file.display()));
-    let ended = finish(command, &path, Duration::from_millis(300), NEVER);
+    let ended = finish(command, &path, Ending::Killed(Duration::from_millis(300)), NEVER);
     assert_eq!(ended.unwrap_err(), GitError::TimedOut);
     assert!(!is_running(fs::read_to_string(&id_file).unwrap().trim()));
 }
@@ -319,7 +319,8 @@ fn a_cancelled_child_is_killed_and_reaped() {
     let (_guard, path) = temp();
     let id_file = path.join("id");
     let command = endless(&format!("echo $$ > '{}'", id_file.display()));
-    let ended = finish(command, &path, Duration::from_mins(1), &|| id_file.exists());
+    let ended =
+        finish(command, &path, Ending::Killed(Duration::from_mins(1)), &|| id_file.exists());
     assert_eq!(ended.unwrap_err(), GitError::Cancelled);
     // It may have been killed before it had written all of its number.
     let id = fs::read_to_string(&id_file).unwrap();

@@ -66,7 +66,8 @@ fn target() -> CheckpointId {
 }
 
 fn plan_for(then: &[Entry], is_full: bool, now: &[Present], selection: Selection<'_>) -> Plan {
-    plan(PlanInput { target: &target(), then, then_is_full: is_full, now, selection })
+    let is_overlay = false;
+    plan(PlanInput { target: &target(), then, then_is_full: is_full, is_overlay, now, selection })
 }
 
 /// Changes as `kind path`, then skips as `skip path reason`.

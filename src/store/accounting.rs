@@ -1,7 +1,7 @@
 //! What holds the space, and what was done to the store.
 
 use crate::checkpoint::Account;
-use crate::disk::{self, Dir, FileKind};
+use crate::disk::{self, Dir};
 use crate::error::Result;
 use crate::id::SessionName;
 use crate::index;
@@ -104,7 +104,7 @@ fn disk_use(layout: &Layout) -> Result<DiskUse> {
     let mut used =
         DiskUse { other_bytes: root.stat_self()?.allocated_bytes(), ..DiskUse::default() };
     for name in root.names()? {
-        let bytes = allocated(&root, &name)?;
+        let bytes = disk::allocated(&root, &name)?;
         let part = match &*name {
             b"blobs" | b"packs" => &mut used.content_bytes,
             b"workspaces" => &mut used.workspaces_bytes,
@@ -119,21 +119,4 @@ fn disk_use(layout: &Layout) -> Result<DiskUse> {
         *part += bytes;
     }
     Ok(used)
-}
-
-/// What a name in `dir` and everything below it take. What goes meanwhile takes nothing.
-fn allocated(dir: &Dir, name: &[u8]) -> Result<u64> {
-    let Some(stat) = dir.stat(name)? else { return Ok(0) };
-    let mut bytes = stat.allocated_bytes();
-    if stat.kind == FileKind::Dir {
-        let inside = match dir.open_child(name) {
-            Ok(inside) => inside,
-            Err(error) if disk::is_withheld(&error) => return Err(error),
-            Err(_) => return Ok(bytes),
-        };
-        for name in inside.names()? {
-            bytes += allocated(&inside, &name)?;
-        }
-    }
-    Ok(bytes)
 }

@@ -16,16 +16,18 @@ use crate::git;
 use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::index::{ReadTx, WriteTx};
 use crate::limits;
-use crate::manifest::{CheckpointRef, Coverage, GitState, Scope};
+use crate::manifest::{CheckpointRef, Coverage, GitState, OmitReason, Scope};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
+use crate::path::RelPath;
 use crate::registration::Operation;
 use crate::retention;
 use crate::sessions::with_source;
+use crate::settings::is_version_control;
 use crate::store::{
     Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
 };
-use crate::walk::Detail;
+use crate::walk::{Detail, Walked, What};
 use crate::workspaces::{CacheHeader, StatCache};
 
 /// What a capture builds on.
@@ -102,7 +104,7 @@ impl Store {
         // The limit for all together counts every file.
         let is_limited = options.scope.total_limit_bytes.is_some();
         let look = match &options.changed {
-            _ if is_limited => Look::Whole(Detail::All),
+            _ if is_limited || options.ignored => Look::Whole(Detail::All),
             Some(hints) if takes_hints && is_newest(base.as_ref(), parent.as_ref()) => {
                 Look::Hinted(hints)
             }
@@ -191,8 +193,12 @@ fn look_and_hold(
     let mut looks = 0;
     loop {
         looks += 1;
-        let (observation, git) =
+        let (mut observation, git) =
             observe_with_git(access, open, base.as_deref_mut(), settings, look, monitor)?;
+        if options.ignored {
+            let left_out = left_out_by_rule(&observation.walked);
+            observation.walked.force(&left_out, monitor)?;
+        }
         let scope = capture::scope_of(&observation.walked, settings);
         let coverage = capture::coverage_of(&observation.walked);
         let (base, storing) = (base.as_deref_mut(), Some(storing));
@@ -212,6 +218,18 @@ fn look_and_hold(
             return Ok(Seen { held, scope, coverage, git });
         }
     }
+}
+
+/// What is ignored or excluded.
+fn left_out_by_rule(walked: &Walked) -> Vec<RelPath> {
+    let is_by_rule = |what: &What| {
+        let What::Omitted { reason, .. } = what else { return false };
+        matches!(reason, OmitReason::Ignored | OmitReason::Excluded)
+    };
+    let seen = walked.observations.iter().filter(|seen| is_by_rule(&seen.what));
+    seen.filter(|seen| !is_version_control(seen.path.name()))
+        .map(|seen| seen.path.clone())
+        .collect()
 }
 
 fn elapsed_ms(started: Instant) -> u64 {

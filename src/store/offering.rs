@@ -117,6 +117,7 @@ impl Store {
             blobs: Blobs::open(layout.root(), self.inner.packing)?,
             index: None,
             index_damage: None,
+            open_purge: None,
             is_index_given_up: Cell::new(true),
             monitor: &(),
             _lock: None,

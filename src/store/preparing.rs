@@ -161,6 +161,7 @@ impl Restoring<'_> {
             target: &target.reference.id,
             then: &then,
             then_is_full: self.intent.source(target).is_full,
+            is_overlay: options.overlay,
             now: &now,
             selection,
         };

@@ -158,7 +158,7 @@ impl Store {
             interrupted::recover(&access, &open, monitor)?;
         }
         binding::require_workspace(options, &open)?;
-        let found = find_target(&access, &open, wish, mode);
+        let found = find_target(&access, &open, wish, options.overlay, mode);
         let (target, intent) = binding::require_target(options, found)?;
         match mode {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
@@ -240,6 +240,7 @@ fn find_target(
     access: &Access,
     open: &OpenWorkspace,
     wish: &Wish<'_>,
+    is_overlay: bool,
     mode: Mode,
 ) -> Result<(Target, Intent)> {
     if let Wish::Restore(checkpoint) | Wish::Revert(checkpoint) = wish {
@@ -249,7 +250,7 @@ fn find_target(
         }
         return match wish {
             Wish::Revert(_) => find_revert(access, open, checkpoint),
-            _ => Ok((load_target(access, open, checkpoint)?, Intent::restore())),
+            _ => Ok((load_target(access, open, checkpoint, is_overlay)?, Intent::restore())),
         };
     }
     // The newest restore may be one whose rows are not in.

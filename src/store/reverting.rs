@@ -93,8 +93,9 @@ pub(super) fn find_revert(
     open: &OpenWorkspace,
     id: &CheckpointId,
 ) -> Result<(Target, Intent)> {
-    let after = load_target(access, open, id)?;
-    let before = load_target(access, open, &predecessor(access, open, &after.reference.id)?)?;
+    let after = load_target(access, open, id, false)?;
+    let before =
+        load_target(access, open, &predecessor(access, open, &after.reference.id)?, false)?;
     let mut changes = tree_differences(&access.blobs, &before.tree, &after.tree)
         .inspect_err(|error| drop(crate::capture::remember(access, error)))?;
     if let Some(only) = &after.only {

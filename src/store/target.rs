@@ -70,6 +70,7 @@ pub(super) fn load_target(
     access: &Access,
     open: &OpenWorkspace,
     id: &CheckpointId,
+    is_overlay: bool,
 ) -> Result<Target> {
     let session = access.sessions.find(&id.session)?.ok_or_else(|| Error::SessionNotFound {
         session: id.session.to_string(),
@@ -86,7 +87,7 @@ pub(super) fn load_target(
         // protected while it is restored.
         access.sessions.read_pin(&id)?;
     }
-    if manifest.workspace != open.workspace.id {
+    if manifest.workspace != open.workspace.id && !is_overlay {
         return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
     }
     let is_part = manifest.coverage == Coverage::Paths;

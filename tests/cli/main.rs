@@ -38,3 +38,4 @@ mod storm;
 mod terminal;
 mod trace;
 mod unwritable;
+mod worktree;

@@ -10,6 +10,7 @@ mod golden;
 mod hashing;
 mod hints;
 mod interrupted;
+mod isolating;
 mod late;
 mod model;
 mod mounts;

@@ -16,9 +16,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pools", &["threads"]),
     ("edges", &["blobs", "disk", "git", "index", "walk"]),
     ("files of the user", &["configuration"]),
-    ("files of the store", &["journal", "layout", "sessions", "workspaces"]),
+    ("files of the store", &["journal", "layout", "runs", "sessions", "workspaces"]),
     ("protocol", &["access", "adoption", "registration"]),
-    ("operations", &["capture", "doctor", "purge", "quarantine", "restore", "retention", "verify"]),
+    (
+        "operations",
+        &["capture", "doctor", "isolate", "purge", "quarantine", "restore", "retention", "verify"],
+    ),
     ("facade", &["store"]),
 ];
 
@@ -40,6 +43,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("plan", "settings", "a plan obeys what the settings exclude"),
     ("journal", "layout", "where journals lie"),
     ("journal", "workspaces", "a journal is of one directory"),
+    ("runs", "layout", "where runs lie"),
     ("sessions", "layout", "where sessions lie"),
     ("workspaces", "layout", "where workspaces lie"),
     ("workspaces", "sessions", "a file that is lost is made anew from manifests"),
@@ -96,6 +100,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "manifest",
             "plan",
             "purge",
+            "runs",
             "sessions",
             "settings",
             "store",
@@ -116,6 +121,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
             "manifest",
             "plan",
             "purge",
+            "runs",
             "sessions",
             "settings",
             "store",

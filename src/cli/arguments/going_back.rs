@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::arguments::AtArguments;
+
 /// What is done with a plan beside carrying it out.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
@@ -107,8 +109,10 @@ pub(crate) struct RedoArguments {
                         turnpoint revert latest~1")]
 pub(crate) struct RevertArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
-    #[arg(value_name = "CHECKPOINT", required = true)]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) time: AtArguments,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]

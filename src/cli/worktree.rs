@@ -1,0 +1,366 @@
+//! `turnpoint worktree`.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use turnpoint::clock::Timestamp;
+use turnpoint::id::RunId;
+use turnpoint::path::printable;
+use turnpoint::{Error, IsolationError, RemoveOptions, RemovedRun, RunState, RunSummary};
+
+use crate::cli::arguments::duration;
+use crate::cli::ask;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{self, Outcome};
+use crate::cli::format;
+use crate::cli::json::{IdDocument, PathDocument, ReasonDocument};
+use crate::cli::printer::Kind;
+use crate::cli::table::{Align, Table};
+
+/// List or remove the work trees of `turnpoint exec --worktree`
+///
+/// A work tree is removed only once a checkpoint holds its files, and refs lead to the commits that only
+/// it has. It stays where something in it could not be held, and where a process works in it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint worktree list\n  \
+                        turnpoint worktree remove 3f9c2ab1\n  \
+                        turnpoint worktree prune --older-than 7d --dry-run")]
+pub(crate) struct WorktreeArguments {
+    #[command(subcommand)]
+    command: WorktreeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorktreeCommand {
+    /// Show the runs of this repository, and what is in their work trees
+    List(ListArguments),
+    /// Remove the work tree and the branch of a run
+    Remove(RemoveArguments),
+    /// Remove what runs left that were killed, and those that ended long ago
+    Prune(PruneArguments),
+}
+
+#[derive(Debug, Args)]
+struct ListArguments {
+    /// Those that were removed instead, with what was kept of them
+    #[arg(long)]
+    removed: bool,
+}
+
+/// What is held before a work tree goes.
+#[derive(Debug, Args)]
+struct HoldArguments {
+    /// Hold what is ignored or excluded, too: build folders, dependencies
+    #[arg(long)]
+    ignored: bool,
+}
+
+#[derive(Debug, Args)]
+struct RemoveArguments {
+    /// Which run, as `turnpoint worktree list` names it
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    #[command(flatten)]
+    hold: HoldArguments,
+    /// Give up what a checkpoint cannot hold, such as private keys, and a merge that has not ended
+    #[arg(long)]
+    discard: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+struct PruneArguments {
+    /// Those too whose command ended at least so long ago, such as `7d` or `36h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    older_than: Option<Duration>,
+    #[command(flatten)]
+    hold: HoldArguments,
+    /// Show which would be removed and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Lists or removes runs.
+pub(crate) fn run(arguments: &WorktreeArguments, context: &mut Context) -> Outcome<Exit> {
+    match &arguments.command {
+        WorktreeCommand::List(arguments) => list(arguments, context),
+        WorktreeCommand::Remove(arguments) => remove(arguments, context),
+        WorktreeCommand::Prune(arguments) => prune(arguments, context),
+    }
+}
+
+#[derive(Serialize)]
+struct ListDocument<'a> {
+    runs: Vec<RunDocument<'a>>,
+    unreadable: Vec<ReasonDocument>,
+}
+
+#[derive(Serialize)]
+struct RunDocument<'a> {
+    run: String,
+    state: &'static str,
+    #[serde(flatten)]
+    path: PathDocument,
+    branch: &'a str,
+    commit: &'a str,
+    session: &'a str,
+    command: &'a [String],
+    started_at: String,
+    ended_at: Option<String>,
+    status: Option<u8>,
+    before: Option<IdDocument>,
+    changed: Option<u64>,
+    commits: Option<u64>,
+    bytes: Option<u64>,
+    kept: Option<IdDocument>,
+    refs: &'a [String],
+}
+
+impl<'a> From<&'a RunSummary> for RunDocument<'a> {
+    fn from(run: &'a RunSummary) -> Self {
+        Self {
+            run: run.id.to_string(),
+            state: state(run),
+            path: PathDocument::from(run.path.as_path()),
+            branch: &run.branch,
+            commit: &run.commit,
+            session: run.session.as_str(),
+            command: &run.command,
+            started_at: run.started_at.to_string(),
+            ended_at: run.ended_at.map(|time| time.to_string()),
+            status: run.status,
+            before: run.before.as_ref().map(IdDocument::from),
+            changed: run.content.map(|content| content.changed),
+            commits: run.content.map(|content| content.commits),
+            bytes: run.content.map(|content| content.bytes),
+            kept: run.kept.as_ref().map(IdDocument::from),
+            refs: &run.refs,
+        }
+    }
+}
+
+/// How far a run has come, in a word.
+fn state(run: &RunSummary) -> &'static str {
+    match (run.state, run.is_alive) {
+        (RunState::Removed, _) => "removed",
+        (_, true) => "running",
+        (RunState::Made, false) if run.ended_at.is_some() => "ended",
+        // Its process is no more, and had not come to its end.
+        _ => "killed",
+    }
+}
+
+fn list(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
+    let directory = context.settings.directory.clone();
+    let mut listing = context.run(|store, monitor| store.runs(&directory, monitor))?;
+    listing.runs.retain(|run| (run.state == RunState::Removed) == arguments.removed);
+    if context.is_json() {
+        let runs = listing.runs.iter().map(RunDocument::from).collect();
+        let unreadable = listing.unreadable.iter().map(ReasonDocument::from).collect();
+        context.document(&ListDocument { runs, unreadable })?;
+    } else if listing.runs.is_empty() {
+        let what = if arguments.removed { "no run was removed" } else { "there is no run" };
+        context.printer.style().complain(Kind::Note, &format!("{what} of this repository"));
+    } else if arguments.removed {
+        print_removed(&listing.runs, context)?;
+    } else {
+        table(&listing.runs).print(&mut context.printer)?;
+    }
+    if !context.is_json() {
+        for file in &listing.unreadable {
+            let path = printable(file.path.as_os_str().as_bytes());
+            let text = format!("{path} cannot be understood: {}", file.reason);
+            context.printer.style().complain(Kind::Warning, &text);
+        }
+    }
+    Ok(Exit::damaged_if(!listing.unreadable.is_empty()))
+}
+
+fn table(runs: &[RunSummary]) -> Table {
+    let mut table = Table::new([
+        ("RUN", Align::Left),
+        ("STATE", Align::Left),
+        ("AGE", Align::Right),
+        ("SIZE", Align::Right),
+        ("CHANGED", Align::Right),
+        ("COMMITS", Align::Right),
+        ("COMMAND", Align::Left),
+    ]);
+    let now = Timestamp::now();
+    let unknown = || "-".to_owned();
+    for run in runs {
+        table.row(vec![
+            run.id.to_string(),
+            state(run).to_owned(),
+            format::age(run.started_at, now),
+            run.content.map_or_else(unknown, |content| format::size(content.bytes)),
+            run.content.map_or_else(unknown, |content| format::number(content.changed)),
+            run.content.map_or_else(unknown, |content| format::number(content.commits)),
+            command(run),
+        ]);
+    }
+    table
+}
+
+fn command(run: &RunSummary) -> String {
+    printable(run.command.join(" ").as_bytes())
+}
+
+fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
+    let now = Timestamp::now();
+    for run in runs {
+        let age = format::age(run.started_at, now);
+        context.printer.line(format_args!("{}  {age}  {}", run.id, command(run)))?;
+        for line in left(run.kept.as_ref(), &run.refs) {
+            context.printer.line(format_args!("  {line}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is left of a run that was removed, a line each.
+pub(crate) fn left(kept: Option<&turnpoint::id::CheckpointId>, refs: &[String]) -> Vec<String> {
+    let files = kept.map(|kept| format!("{kept} holds its files"));
+    files.into_iter().chain(refs.iter().map(|name| format!("{name} leads to its work"))).collect()
+}
+
+#[derive(Serialize)]
+pub(crate) struct RemovedDocument {
+    run: String,
+    kept: Option<IdDocument>,
+    refs: Vec<String>,
+}
+
+impl From<&RemovedRun> for RemovedDocument {
+    fn from(removed: &RemovedRun) -> Self {
+        Self {
+            run: removed.id.to_string(),
+            kept: removed.kept.as_ref().map(IdDocument::from),
+            refs: removed.refs.clone(),
+        }
+    }
+}
+
+fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
+    let directory = context.settings.directory.clone();
+    let id = arguments.run;
+    if !arguments.yes {
+        let listing = context.run(|store, monitor| store.runs(&directory, monitor))?;
+        let run = listing.runs.iter().find(|run| run.id == id);
+        let run = run.ok_or_else(|| Error::from(IsolationError::RunNotFound { id }))?;
+        let needs_yes = arguments.discard || (run.state != RunState::Removed && run.has_work());
+        if needs_yes {
+            if !context.is_json() {
+                context.printer.prose(&work_in(run))?;
+            }
+            if !ask::can_ask(context) {
+                context.printer.flush()?;
+                return Err(ask::needs_yes("removing a work tree with work in it"));
+            }
+            let question = if arguments.discard {
+                "Remove it, with what could not be held?"
+            } else {
+                "Remove it, once all of that is held?"
+            };
+            if !ask::confirm(context, question)? {
+                return Ok(Exit::Refused);
+            }
+        }
+    }
+    let mut options = RemoveOptions::default();
+    options.ignored = arguments.hold.ignored;
+    options.discard = arguments.discard;
+    let removed =
+        context.run(|store, monitor| store.remove_run_of(&directory, id, &options, monitor))?;
+    if context.is_json() {
+        context.document(&RemovedDocument::from(&removed))?;
+    } else if !context.is_quiet() {
+        tell(&removed, context)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn work_in(run: &RunSummary) -> String {
+    let path = printable(run.path.as_os_str().as_bytes());
+    match run.content {
+        None => format!("what is in {path} is not known"),
+        Some(content) => {
+            let changed = format::counted(content.changed, "changed path", "changed paths");
+            let commits = format::counted(content.commits, "commit", "commits");
+            format!("{path} has {changed}, and {} has {commits} of its own", run.branch)
+        }
+    }
+}
+
+fn tell(removed: &RemovedRun, context: &mut Context) -> io::Result<()> {
+    context.printer.prose(&format!("removed run {}", removed.id))?;
+    for line in left(removed.kept.as_ref(), &removed.refs) {
+        context.printer.line(format_args!("  {line}"))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct PruneDocument<'a> {
+    dry_run: bool,
+    planned: Vec<RunDocument<'a>>,
+    removed: Vec<RemovedDocument>,
+    refused: Vec<RefusedDocument>,
+}
+
+#[derive(Serialize)]
+struct RefusedDocument {
+    run: String,
+    code: &'static str,
+    reason: String,
+}
+
+fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
+    let directory = context.settings.directory.clone();
+    let mut options = RemoveOptions::default();
+    options.ignored = arguments.hold.ignored;
+    let (older_than, dry_run) = (arguments.older_than, arguments.dry_run);
+    let pruned = context.run(|store, monitor| {
+        store.prune_runs(&directory, older_than, dry_run, &options, monitor)
+    })?;
+    let exit = if pruned.refused.is_empty() { Exit::Done } else { Exit::Refused };
+    if context.is_json() {
+        let refused = |(id, error): &(RunId, Error)| RefusedDocument {
+            run: id.to_string(),
+            code: error.code(),
+            reason: error.to_string(),
+        };
+        context.document(&PruneDocument {
+            dry_run,
+            planned: pruned.planned.iter().map(RunDocument::from).collect(),
+            removed: pruned.removed.iter().map(RemovedDocument::from).collect(),
+            refused: pruned.refused.iter().map(refused).collect(),
+        })?;
+        return Ok(exit);
+    }
+    if !pruned.planned.is_empty() {
+        context.printer.prose("would remove")?;
+        table(&pruned.planned).print(&mut context.printer)?;
+    } else if pruned.removed.is_empty() && pruned.refused.is_empty() && !context.is_quiet() {
+        context.printer.prose("there is nothing to remove")?;
+    }
+    if !context.is_quiet() {
+        for removed in &pruned.removed {
+            tell(removed, context)?;
+        }
+    }
+    context.printer.flush()?;
+    for (id, error) in pruned.refused {
+        let style = context.printer.style();
+        style.complain(Kind::Warning, &format!("run {id} stays"));
+        failure::report(&error.into(), style, &[], Exit::Failed);
+    }
+    Ok(exit)
+}

@@ -1,0 +1,223 @@
+//! Why a run in a work tree of its own cannot be made, found or removed.
+
+use std::path::PathBuf;
+
+use super::ErrorClass;
+use crate::id::RunId;
+use crate::path::RelPath;
+
+/// Why a run cannot be made, found or removed. Nothing is lost in any case.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IsolationError {
+    /// The directory is in no repository.
+    #[error("{} is not in a git repository", path.display())]
+    NoRepository {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// The repository has no work tree here.
+    #[error("{} is in a bare git repository, which has no files to work on", path.display())]
+    Bare {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// The directory is in git's own.
+    #[error("{} is in the directory of git itself", path.display())]
+    InsideGit {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// There is no commit to start from.
+    #[error("the branch of {} has no commit yet", path.display())]
+    Unborn {
+        /// The top of the work tree.
+        path: PathBuf,
+    },
+
+    /// There is no git.
+    #[error("git is not installed")]
+    NoGit,
+
+    /// git refused, or ended with an error.
+    #[error("git cannot {what}: {reason}")]
+    Git {
+        /// What was asked of it, as in `cannot make a work tree`.
+        what: &'static str,
+        /// What it said.
+        reason: String,
+    },
+
+    /// No run of that id is recorded for this repository.
+    #[error("there is no run {id} of this repository")]
+    RunNotFound {
+        /// The id as given.
+        id: RunId,
+    },
+
+    /// It has been removed.
+    #[error("run {id} was removed")]
+    RunRemoved {
+        /// Which one.
+        id: RunId,
+    },
+
+    /// Its process, or git on its behalf, is at work.
+    #[error("run {id} is at work")]
+    RunAlive {
+        /// Which one.
+        id: RunId,
+    },
+
+    /// Processes have their working directory in it.
+    #[error(
+        "{} is the working directory of {}",
+        path.display(),
+        match processes.as_slice() {
+            [one] => format!("process {one}"),
+            more => {
+                let more: Vec<String> = more.iter().map(ToString::to_string).collect();
+                format!("processes {}", more.join(", "))
+            }
+        }
+    )]
+    InUse {
+        /// The work tree.
+        path: PathBuf,
+        /// Their numbers.
+        processes: Vec<u32>,
+    },
+
+    /// A person has locked the work tree.
+    #[error(
+        "the work tree {} is locked{}",
+        path.display(),
+        if reason.is_empty() { String::new() } else { format!(": {reason}") }
+    )]
+    Locked {
+        /// The work tree.
+        path: PathBuf,
+        /// What was said then.
+        reason: String,
+    },
+
+    /// Something that takes several commands is not at its end in it.
+    #[error("{what} has not ended in {}", path.display())]
+    Unfinished {
+        /// The work tree.
+        path: PathBuf,
+        /// What.
+        what: &'static str,
+    },
+
+    /// The work tree has something in it that a checkpoint could not hold.
+    #[error(
+        "{} paths in {} could not be held and would be lost",
+        left.len(),
+        path.display()
+    )]
+    NotHeld {
+        /// The work tree.
+        path: PathBuf,
+        /// Each, and why not.
+        left: Vec<(RelPath, String)>,
+    },
+
+    /// Files change while they are saved.
+    #[error("{} goes on changing", path.display())]
+    Changing {
+        /// The work tree.
+        path: PathBuf,
+    },
+
+    /// The directory is there, and git does not know it as a work tree of this repository.
+    #[error("git does not know {} as a work tree of its repository", path.display())]
+    Unknown {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl IsolationError {
+    pub(super) const fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoRepository { .. }
+            | Self::Bare { .. }
+            | Self::InsideGit { .. }
+            | Self::Unborn { .. }
+            | Self::RunNotFound { .. }
+            | Self::RunRemoved { .. } => ErrorClass::Input,
+            Self::NoGit
+            | Self::RunAlive { .. }
+            | Self::InUse { .. }
+            | Self::Locked { .. }
+            | Self::Unfinished { .. }
+            | Self::NotHeld { .. }
+            | Self::Changing { .. }
+            | Self::Unknown { .. } => ErrorClass::Refused,
+            Self::Git { .. } => ErrorClass::Failed,
+        }
+    }
+
+    pub(super) const fn code(&self) -> &'static str {
+        match self {
+            Self::NoRepository { .. } => "no-repository",
+            Self::Bare { .. } => "bare-repository",
+            Self::InsideGit { .. } => "inside-git",
+            Self::Unborn { .. } => "unborn-branch",
+            Self::NoGit => "no-git",
+            Self::Git { .. } => "git",
+            Self::RunNotFound { .. } => "run-not-found",
+            Self::RunRemoved { .. } => "run-removed",
+            Self::RunAlive { .. } => "run-alive",
+            Self::InUse { .. } => "worktree-in-use",
+            Self::Locked { .. } => "worktree-locked",
+            Self::Unfinished { .. } => "worktree-unfinished",
+            Self::NotHeld { .. } => "worktree-not-held",
+            Self::Changing { .. } => "worktree-changing",
+            Self::Unknown { .. } => "worktree-unknown",
+        }
+    }
+
+    pub(super) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::NoRepository { .. } => {
+                "a run needs a repository with a commit; without --worktree the command runs here"
+                    .to_owned()
+            }
+            Self::Bare { .. } | Self::InsideGit { .. } => {
+                "go to a work tree of the repository, or name one with -C".to_owned()
+            }
+            Self::Unborn { .. } => "commit something first".to_owned(),
+            Self::NoGit => "install git, or run the command without --worktree".to_owned(),
+            Self::RunNotFound { .. } => "`turnpoint worktree list` shows the runs".to_owned(),
+            Self::RunRemoved { .. } => {
+                "`turnpoint worktree list --removed` names what was kept of it".to_owned()
+            }
+            Self::RunAlive { .. } => "wait for it, or end its process".to_owned(),
+            Self::InUse { .. } => {
+                "leave the directory there, or end the process; then try again".to_owned()
+            }
+            Self::Locked { path, .. } => {
+                format!("`git worktree unlock {}` takes the lock away", path.display())
+            }
+            Self::Unfinished { .. } => "finish or abort it there, and try again".to_owned(),
+            Self::NotHeld { .. } => {
+                "move them elsewhere or commit them, or add --discard to give them up".to_owned()
+            }
+            Self::Changing { .. } => "end what writes there, and try again".to_owned(),
+            Self::Unknown { path } => {
+                format!(
+                    "if it was moved, `git worktree repair {}`; else look at what is in it and \
+                         remove it yourself",
+                    path.display()
+                )
+            }
+            Self::Git { .. } => return None,
+        };
+        Some(text)
+    }
+}

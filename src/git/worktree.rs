@@ -1,0 +1,567 @@
+//! Work trees of runs: making and removing them, and what is in them that only they have.
+//!
+//! Making one is a checkout, which may run filters and fetch what a partial clone lacks. So git's own check
+//! of who owns the repository is not lifted here, and there is no deadline.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{
+    Answer, Ending, GitError, Repository, TrackedPath, finish, joined, surrounded, tracked,
+};
+use crate::disk::{self, Lock};
+use crate::error::Result;
+use crate::limits;
+use crate::path::RelPath;
+
+/// How many commits are asked about at a time: a list of arguments has a greatest length.
+const COMMITS_ASKED: usize = 500;
+
+/// Where a directory is, as git sees it.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// In a work tree, with the commit that HEAD is at; `None` before the first one.
+    WorkTree(Repository, Option<String>),
+    /// In a repository that has no work tree.
+    Bare,
+    /// In git's own directory.
+    InsideGit,
+    /// In no repository.
+    Nowhere,
+}
+
+/// Asks git where `directory` is.
+///
+/// # Errors
+/// See [`GitError`]; a repository that git refuses to read is one.
+pub(crate) fn place_of(
+    directory: &Path,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Place, GitError> {
+    let questions = [
+        "rev-parse",
+        "--is-bare-repository",
+        "--is-inside-git-dir",
+        "--path-format=absolute",
+        "--git-dir",
+        "--git-common-dir",
+    ];
+    let answer = ask(directory, &questions, is_cancelled)?;
+    if is_nowhere(&answer) {
+        return Ok(Place::Nowhere);
+    }
+    let output = answer.success()?;
+    let lines: Vec<&[u8]> = output.split(|&byte| byte == b'\n').collect();
+    let [is_bare, is_inside, git_dir, common_dir, b""] = lines.as_slice() else {
+        return Err(GitError::failed("it did not say where the repository is"));
+    };
+    if *is_bare == b"true" {
+        return Ok(Place::Bare);
+    }
+    if *is_inside == b"true" {
+        return Ok(Place::InsideGit);
+    }
+    let top = ask(directory, &["rev-parse", "--show-toplevel"], is_cancelled)?.success()?;
+    let top = top.strip_suffix(b"\n").unwrap_or(&top);
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let (git_dir, common_dir) = (path(git_dir), path(common_dir));
+    let repository = Repository { top: path(top), git_dir, common_dir };
+    let commit = commit_of(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], |words| {
+        ask(directory, words, is_cancelled)
+    })?;
+    Ok(Place::WorkTree(repository, commit))
+}
+
+/// What the work trees of the repository share that `directory` lies in; `None` where it lies in none.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn common_dir(
+    directory: &Path,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Option<PathBuf>, GitError> {
+    let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+    let answer = ask(directory, &words, is_cancelled)?;
+    if is_nowhere(&answer) {
+        return Ok(None);
+    }
+    let path = answer.success()?;
+    Ok(Some(PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"\n").unwrap_or(&path)))))
+}
+
+fn is_nowhere(answer: &Answer) -> bool {
+    !answer.status.success() && answer.complaint.starts_with(b"fatal: not a git repository")
+}
+
+/// Whether there is a ref of that full name.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn exists(common_dir: &Path, name: &str) -> Result<bool, GitError> {
+    let words = ["show-ref", "--verify", "--quiet", name];
+    Ok(ask_of(common_dir, &words)?.status.success())
+}
+
+/// Makes a work tree at `path`, on a new branch, from a commit that is given by its id. git holds `lock`
+/// for as long as it runs, also where this process ends before it.
+///
+/// # Errors
+/// See [`GitError`]. git takes away what it had begun, unless it is killed.
+pub(crate) fn add_worktree(
+    repository: &Repository,
+    path: &Path,
+    branch: &str,
+    commit: &str,
+    lock: &Lock,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<(), GitError> {
+    let mut command = surrounded(&repository.top);
+    // Relative paths would set an extension in the shared configuration.
+    command.args(["-c", "worktree.useRelativePaths=false"]);
+    command.args(["worktree", "add", "--quiet", "--no-track", "-b", branch]);
+    command.arg("--").arg(path).arg(commit);
+    write(command, &repository.top, lock, is_cancelled)
+}
+
+/// Removes the work tree at `path` with everything in it, as git does it; with `is_half_made` also one that
+/// git has locked while it made it.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn remove_worktree(
+    common_dir: &Path,
+    path: &Path,
+    is_half_made: bool,
+    lock: &Lock,
+) -> Result<(), GitError> {
+    let mut command = surrounded(common_dir);
+    command.arg(joined("--git-dir=", common_dir)).args(["worktree", "remove", "--force"]);
+    if is_half_made {
+        command.arg("--force");
+    }
+    command.arg("--").arg(path);
+    write(command, common_dir, lock, &|| false)
+}
+
+/// Deletes a branch, wherever it leads.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn delete_branch(common_dir: &Path, branch: &str, lock: &Lock) -> Result<(), GitError> {
+    let mut command = surrounded(common_dir);
+    command.arg(joined("--git-dir=", common_dir));
+    command.args(["branch", "--quiet", "-D", "--", branch]);
+    write(command, common_dir, lock, &|| false)
+}
+
+/// Adds `line` to the patterns that no work tree of the repository shows, unless it is there.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn exclude(common_dir: &Path, line: &str) -> Result<()> {
+    disk::make_directory_if_missing(&common_dir.join("info"))?;
+    disk::append_missing_line(&common_dir.join("info").join("exclude"), line.as_bytes())
+}
+
+/// What git keeps of a work tree beside it.
+#[derive(Debug)]
+pub(crate) struct Administration {
+    /// Its directory.
+    pub(crate) git_dir: PathBuf,
+    /// Why it is locked, if it is: by a person, or while git makes it.
+    pub(crate) locked: Option<String>,
+    /// Whether it leads to the work tree. Where git was killed while it made it, it may not.
+    pub(crate) leads_there: bool,
+}
+
+/// What git keeps of the work tree at `path`, if it knows one there. With `may_be_half_made` also of one
+/// that does not lead there yet, which has its name.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn administration(
+    common_dir: &Path,
+    path: &Path,
+    may_be_half_made: bool,
+) -> Result<Option<Administration>> {
+    let all = common_dir.join("worktrees");
+    if !disk::is_directory(&all)? {
+        return Ok(None);
+    }
+    let mut half_made = None;
+    for (name, _) in disk::list_dir(&all)? {
+        let git_dir = all.join(OsStr::from_bytes(&name));
+        let text = |name: &str| -> Result<Option<Vec<u8>>> {
+            Ok(disk::read_small(&git_dir.join(name), limits::SMALL_FILE_BYTES_MAX)?
+                .map(|text| text.trim_ascii_end().to_vec()))
+        };
+        let leads_to = text("gitdir")?.filter(|leads_to| !leads_to.is_empty());
+        let leads_there = match &leads_to {
+            Some(leads_to) => {
+                // Relative ones are seen from here.
+                let there = git_dir.join(OsStr::from_bytes(leads_to));
+                there == path.join(".git")
+                    || disk::real_path(&there).is_ok_and(|there| there == path.join(".git"))
+            }
+            None => false,
+        };
+        let is_named_so = path.file_name().is_some_and(|last| last.as_bytes() == name);
+        if leads_there || (may_be_half_made && leads_to.is_none() && is_named_so) {
+            let locked = text("locked")?.map(|text| String::from_utf8_lossy(&text).into_owned());
+            let found = Administration { git_dir, locked, leads_there };
+            if leads_there {
+                return Ok(Some(found));
+            }
+            half_made = Some(found);
+        }
+    }
+    Ok(half_made)
+}
+
+/// The commits that are lost with a work tree and its branch, unless something else leads to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tips {
+    /// Where the branch is.
+    pub(crate) branch: Option<String>,
+    /// Where HEAD is.
+    pub(crate) head: Option<String>,
+    /// Where both have been, and what else only the work tree names.
+    pub(crate) log: Vec<String>,
+}
+
+/// What the branch `branch` and the work tree of which `git_dir` is kept lead to.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn tips(
+    common_dir: &Path,
+    branch: &str,
+    git_dir: Option<&Path>,
+) -> Result<Tips, GitError> {
+    let branch = format!("refs/heads/{branch}");
+    let verify = |git_dir: &Path, name: &str| {
+        commit_of(&["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")], |words| {
+            ask_of(git_dir, words)
+        })
+    };
+    let mut tips = Tips { branch: verify(common_dir, &branch)?, ..Tips::default() };
+    let mut log = Vec::new();
+    if tips.branch.is_some() {
+        log.extend(log_of(common_dir, &branch)?);
+    }
+    // A half-made one may have no HEAD yet.
+    if let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) {
+        tips.head = verify(git_dir, "HEAD")?;
+        log.extend(log_of(git_dir, "HEAD")?);
+        let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
+        let words = [&["for-each-ref", "--format=%(objecttype) %(objectname)"][..], &own].concat();
+        let refs = ask_of(git_dir, &words)?.success()?;
+        log.extend(lines(&refs).filter_map(|line| line.strip_prefix("commit ").map(str::to_owned)));
+    }
+    log.sort_unstable();
+    log.dedup();
+    tips.log = log;
+    Ok(tips)
+}
+
+/// Every commit that a ref or HEAD has been at, as far as git remembers.
+fn log_of(git_dir: &Path, name: &str) -> Result<Vec<String>, GitError> {
+    let answer = ask_of(git_dir, &["rev-list", "--walk-reflogs", name, "--"])?;
+    // Without a log there is nothing in it.
+    if !answer.status.success() {
+        return Ok(Vec::new());
+    }
+    Ok(lines(&answer.output).map(str::to_owned).collect())
+}
+
+/// Those of `commits` that no ref leads to but those of runs, nor HEAD of the main work tree; of several
+/// that follow one another the last.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn only_led_to_by(
+    common_dir: &Path,
+    commits: &[String],
+) -> Result<Vec<String>, GitError> {
+    let mut lone: Vec<String> = Vec::new();
+    for part in commits.chunks(COMMITS_ASKED) {
+        let mut words = vec!["rev-list", "--single-worktree"];
+        words.extend(part.iter().map(String::as_str));
+        // A branch of another run does not count: it may be removed at the same moment.
+        words.extend(["--not", "--exclude=refs/heads/turnpoint/*", "--all", "--"]);
+        let found = ask_of(common_dir, &words)?.success()?;
+        let found: std::collections::HashSet<&str> = lines(&found).collect();
+        lone.extend(part.iter().filter(|commit| found.contains(commit.as_str())).cloned());
+    }
+    if lone.len() < 2 {
+        return Ok(lone);
+    }
+    let mut last: Vec<String> = Vec::new();
+    for part in lone.chunks(COMMITS_ASKED) {
+        let words = ["merge-base", "--independent"].into_iter();
+        let words: Vec<&str> = words.chain(part.iter().map(String::as_str)).collect();
+        let found = ask_of(common_dir, &words)?.success()?;
+        last.extend(lines(&found).map(str::to_owned));
+    }
+    Ok(last)
+}
+
+/// How many commits lead to one of `tips` and not to `base`.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn count_since(common_dir: &Path, base: &str, tips: &[&str]) -> Result<u64, GitError> {
+    if tips.is_empty() {
+        return Ok(0);
+    }
+    let words = [&["rev-list", "--count"], tips, &["--not", base, "--"]].concat();
+    let count = ask_of(common_dir, &words)?.success()?;
+    let count = lines(&count).next().and_then(|count| count.parse().ok());
+    count.ok_or_else(|| GitError::failed("it did not count commits"))
+}
+
+/// Makes a ref lead to a commit.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn keep(common_dir: &Path, name: &str, commit: &str) -> Result<(), GitError> {
+    ask_of(common_dir, &["update-ref", "--no-deref", name, commit])?.success().map(drop)
+}
+
+/// The refs below `prefix`, each with the commit it leads to.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn kept_refs(
+    common_dir: &Path,
+    prefix: &str,
+) -> Result<Vec<(String, String)>, GitError> {
+    let words = ["for-each-ref", "--format=%(refname) %(objectname)", prefix];
+    let refs = ask_of(common_dir, &words)?.success()?;
+    let pair = |line: &str| line.split_once(' ').map(|(name, id)| (name.to_owned(), id.to_owned()));
+    Ok(lines(&refs).filter_map(pair).collect())
+}
+
+/// What git says of the files of a work tree.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// What is tracked.
+    tracked: Vec<TrackedPath>,
+    /// What is not as in the index, or not tracked.
+    differing: Vec<RelPath>,
+    /// What is ignored; a whole directory is one.
+    ignored: Vec<RelPath>,
+    /// Whether something is staged that is neither in HEAD nor in the files.
+    pub(crate) has_own_index: bool,
+    /// How many paths are not as in HEAD.
+    pub(crate) changed: u64,
+    /// What takes several commands and has not ended.
+    pub(crate) unfinished: Option<&'static str>,
+}
+
+impl Status {
+    /// Whether git holds all that is at and below `path`; with `ignored`, or leaves it out by its rules.
+    pub(crate) fn spares(&self, path: &RelPath, ignored: bool) -> bool {
+        let is_below = |other: &RelPath| other.is_at_or_below(path);
+        if self.differing.iter().any(is_below) {
+            return false;
+        }
+        let is_ignored =
+            self.ignored.iter().any(|other| is_below(other) || path.is_at_or_below(other));
+        let is_tracked = self.tracked.iter().any(|tracked| is_below(&tracked.path));
+        if is_ignored { ignored } else { is_tracked }
+    }
+}
+
+impl Administration {
+    /// Whether git has not come to the end of making it.
+    pub(crate) fn is_being_made(&self) -> bool {
+        self.locked.as_deref() == Some("initializing")
+    }
+}
+
+/// What git says of a work tree, at whose top `.git` leads to `repository`.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn status(
+    repository: &Repository,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Status, GitError> {
+    let top = &repository.top;
+    let mut status = Status { unfinished: unfinished(&repository.git_dir), ..Status::default() };
+    status.tracked = tracked(repository, top, is_cancelled)?;
+    let words = [
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+        "--ignored=matching",
+        "--ignore-submodules=none",
+    ];
+    let mut command = super::command(repository, top, &words);
+    command.stdin(Stdio::null());
+    let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
+    for line in output.split(|&byte| byte == 0) {
+        let [staged, file, b' ', path @ ..] = line else { continue };
+        let Ok(path) = RelPath::new(path.strip_suffix(b"/").unwrap_or(path)) else { continue };
+        if *staged == b'!' {
+            status.ignored.push(path);
+            continue;
+        }
+        status.changed += 1;
+        let is_unmerged =
+            matches!((staged, file), (b'U', _) | (_, b'U') | (b'D', b'D') | (b'A', b'A'));
+        if is_unmerged {
+            status.unfinished.get_or_insert("a merge");
+        }
+        let is_staged = !matches!(staged, b' ' | b'?');
+        status.has_own_index |= is_staged && *file != b' ';
+        // What is staged as it is in the file is in the index; that one goes with the work tree.
+        if is_staged || *file != b' ' {
+            status.differing.push(path);
+        }
+    }
+    Ok(status)
+}
+
+/// What is under way in the work tree of which `git_dir` is kept.
+fn unfinished(git_dir: &Path) -> Option<&'static str> {
+    let signs = [
+        ("MERGE_HEAD", "a merge"),
+        ("CHERRY_PICK_HEAD", "a cherry-pick"),
+        ("REVERT_HEAD", "a revert"),
+        ("rebase-merge", "a rebase"),
+        ("rebase-apply", "a rebase"),
+        ("BISECT_LOG", "a bisection"),
+    ];
+    let is_there = |name: &str| git_dir.join(name).symlink_metadata().is_ok();
+    signs.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what)
+}
+
+/// Makes a commit of what is staged, on top of `parent`. No ref leads to it yet.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn commit_staged(
+    repository: &Repository,
+    parent: Option<&str>,
+    message: &str,
+) -> Result<String, GitError> {
+    let top = &repository.top;
+    let one = |words: &[&str]| -> Result<String, GitError> {
+        let mut command = super::command(repository, top, words);
+        // Nobody needs to have said who they are for this.
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "turnpoint");
+            command.env(format!("GIT_{who}_EMAIL"), "turnpoint@localhost");
+        }
+        let output = finish(command, top, Ending::Asked, &|| false)?.success()?;
+        Ok(String::from_utf8_lossy(output.trim_ascii_end()).into_owned())
+    };
+    let tree = one(&["write-tree"])?;
+    let mut words = vec!["commit-tree", "--no-gpg-sign", "-m", message];
+    words.extend(parent.into_iter().flat_map(|parent| ["-p", parent]));
+    words.push(&tree);
+    one(&words)
+}
+
+fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
+    output
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .filter(|line| !line.is_empty())
+}
+
+/// The commit that `words` ask for; `None` where there is none.
+fn commit_of(
+    words: &[&str],
+    ask: impl FnOnce(&[&str]) -> Result<Answer, GitError>,
+) -> Result<Option<String>, GitError> {
+    let answer = ask(words)?;
+    if !answer.status.success() {
+        return Ok(None);
+    }
+    Ok(lines(&answer.output).next().map(str::to_owned))
+}
+
+/// Asks git in `directory`, in whatever repository it finds there.
+fn ask(
+    directory: &Path,
+    words: &[&str],
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Answer, GitError> {
+    let mut command = surrounded(directory);
+    command.args(words).stdin(Stdio::null());
+    finish(command, directory, Ending::Asked, is_cancelled)
+}
+
+/// Asks git about the repository, or the work tree, of which `git_dir` is kept.
+fn ask_of(git_dir: &Path, words: &[&str]) -> Result<Answer, GitError> {
+    let mut command = surrounded(git_dir);
+    command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
+    finish(command, git_dir, Ending::Asked, &|| false)
+}
+
+/// Has git write. Its input is the file of the lock, in which nothing is: so the lock is held for as long as
+/// it runs, and its end is known also to those who come after this process was killed.
+fn write(
+    mut command: Command,
+    directory: &Path,
+    lock: &Lock,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<(), GitError> {
+    let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
+    // The keyboard's signals are for the program, which has git end as is right for what it does.
+    command.stdin(file).process_group(0);
+    finish(command, directory, Ending::Asked, is_cancelled)?.success().map(drop)
+}
+
+/// Puts in place what git lacks of a work tree that it was killed over making, without which it does not
+/// remove it.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn complete(administration: &Administration, path: &Path, branch: &str) -> Result<()> {
+    let dir = disk::Dir::open(&administration.git_dir)?;
+    let mut link: OsString = path.join(".git").into_os_string();
+    link.push("\n");
+    let head = format!("ref: refs/heads/{branch}\n");
+    let parts = [
+        ("gitdir", link.into_vec()),
+        ("commondir", b"../..\n".to_vec()),
+        ("HEAD", head.into_bytes()),
+    ];
+    for (name, content) in parts {
+        // One that is empty was begun.
+        if dir.stat(name.as_bytes())?.is_none_or(|stat| stat.size == 0) {
+            put(&dir, name, &content)?;
+        }
+    }
+    if Repository::at(path).is_none() && disk::is_directory(path)? {
+        lead_back(administration, path)?;
+    }
+    Ok(())
+}
+
+/// Lets a work tree know where the repository is, as git does.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn lead_back(administration: &Administration, path: &Path) -> Result<()> {
+    let mut text = OsString::from("gitdir: ");
+    text.push(&administration.git_dir);
+    text.push("\n");
+    put(&disk::Dir::open(path)?, ".git", &text.into_vec())
+}
+
+/// Writes a small file anew. Whoever is killed over that finds it empty, or gone.
+fn put(dir: &disk::Dir, name: &str, content: &[u8]) -> Result<()> {
+    dir.try_unlink(name.as_bytes())?;
+    let mut file = dir.create_file(name.as_bytes())?;
+    disk::write_whole(&mut file, content, &dir.path_of(name.as_bytes()))
+}

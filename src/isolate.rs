@@ -1,0 +1,51 @@
+//! Runs in work trees of their own: where one can be made, making it, and removing it.
+//!
+//! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git.
+
+mod making;
+mod removing;
+
+pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
+pub(crate) use removing::{
+    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove,
+};
+
+use crate::error::{Error, IsolationError};
+use crate::git::GitError;
+use crate::id::{CheckpointId, RunId};
+
+/// How to remove the work tree of a run.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RemoveOptions {
+    /// Hold what is ignored or excluded, too, before it goes.
+    pub ignored: bool,
+    /// Give up what a checkpoint cannot hold, and what has not ended in it.
+    pub discard: bool,
+}
+
+/// What was removed, and what is left of it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct RemovedRun {
+    /// Which run.
+    pub id: RunId,
+    /// The checkpoint that holds the files that were in its work tree; `None` where it had none of its own.
+    pub kept: Option<CheckpointId>,
+    /// The refs that lead to commits which only it had.
+    pub refs: Vec<String>,
+}
+
+/// What git's failure at `what` is to the caller.
+fn failed(what: &'static str) -> impl FnOnce(GitError) -> Error {
+    move |error| match error {
+        GitError::NotInstalled => IsolationError::NoGit.into(),
+        GitError::Cancelled => Error::Cancelled,
+        GitError::Failed { reason } => {
+            let reason = reason.trim_start_matches("fatal: ").trim_start_matches("error: ");
+            IsolationError::Git { what, reason: reason.to_owned() }.into()
+        }
+        GitError::TimedOut => IsolationError::Git { what, reason: error.to_string() }.into(),
+    }
+}

@@ -1,0 +1,144 @@
+//! Where a run can be made, and making it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::failed;
+use crate::disk::{self, Dir, Lock};
+use crate::error::{Error, IsolationError, Result};
+use crate::git::{self, Place, Repository};
+use crate::hash::BlobHash;
+use crate::id::{RunId, SessionName};
+use crate::limits;
+use crate::monitor::Monitor;
+use crate::runs::{RunRecord, place};
+
+/// What git shows nowhere: the work trees of runs are no files of the checkout that they lie in.
+const EXCLUDED: &str = "/.turnpoint/";
+
+/// Where a run is made from.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// The checkout that one stands in.
+    pub(crate) repository: Repository,
+    /// The commit that its HEAD is at.
+    pub(crate) commit: String,
+    /// Where one stands, below its top.
+    pub(crate) below: PathBuf,
+}
+
+/// Finds out what a run that is started in `directory`, a real path, is made from.
+///
+/// # Errors
+/// [`IsolationError`], by what is missing.
+pub(crate) fn ground(directory: &Path, monitor: &dyn Monitor) -> Result<Ground> {
+    let path = directory.to_owned();
+    let place = git::place_of(directory, &|| monitor.is_cancelled());
+    match place.map_err(failed("find the repository"))? {
+        Place::Nowhere => Err(IsolationError::NoRepository { path }.into()),
+        Place::Bare => Err(IsolationError::Bare { path }.into()),
+        Place::InsideGit => Err(IsolationError::InsideGit { path }.into()),
+        Place::WorkTree(repository, None) => {
+            Err(IsolationError::Unborn { path: repository.top }.into())
+        }
+        Place::WorkTree(mut repository, Some(commit)) => {
+            repository.top = disk::real_path(&repository.top)?;
+            repository.common_dir = disk::real_path(&repository.common_dir)?;
+            let below = directory.strip_prefix(&repository.top).unwrap_or(Path::new(""));
+            Ok(Ground { commit, below: below.to_owned(), repository })
+        }
+    }
+}
+
+/// What the work trees of the repository share that `directory` lies in.
+///
+/// # Errors
+/// [`IsolationError::NoRepository`], and what git says.
+pub(crate) fn common_dir(directory: &Path, monitor: &dyn Monitor) -> Result<PathBuf> {
+    let found = git::common_dir(directory, &|| monitor.is_cancelled());
+    let none = || IsolationError::NoRepository { path: directory.to_owned() };
+    disk::real_path(&found.map_err(failed("find the repository"))?.ok_or_else(none)?)
+}
+
+impl Ground {
+    /// Whether neither a directory nor a branch has the name of the run.
+    pub(crate) fn is_free(&self, id: RunId) -> Result<bool> {
+        let directory = place(&self.repository.top).join(id.to_string());
+        if directory.symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        let branch = format!("refs/heads/turnpoint/{id}");
+        let taken = git::exists(&self.repository.common_dir, &branch);
+        Ok(!taken.map_err(failed("look for a branch"))?)
+    }
+}
+
+/// The session that runs of a repository go to where none is named: one for all its work trees, and not
+/// that of a workspace, in which retention counts turns.
+pub(crate) fn session_name(common_dir: &Path) -> Result<SessionName> {
+    let named = match common_dir.file_name() {
+        Some(name) if name == ".git" => common_dir.parent().and_then(Path::file_name),
+        name => name,
+    };
+    let name = named.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut text: String = name
+        .trim_end_matches(".git")
+        .chars()
+        .map(|character| {
+            let is_plain = character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
+            if is_plain { character } else { '_' }
+        })
+        .collect();
+    while text.starts_with(['-', '.']) {
+        text.remove(0);
+    }
+    let digits = BlobHash::of(common_dir.as_os_str().as_bytes()).to_string();
+    let digits: String = digits.chars().take(8).collect();
+    while text.len() > limits::SESSION_NAME_BYTES_MAX - 32 {
+        text.pop();
+    }
+    let name = format!("{text}-runs-{digits}");
+    let name = if text.is_empty() { format!("runs-{digits}") } else { name };
+    // The name of a device with a suffix is still one: the prefix keeps it apart.
+    SessionName::new(&name)
+        .or_else(|_| SessionName::new(&format!("r-{name}")))
+        .map_err(|reason| Error::InvalidSession { name, reason })
+}
+
+/// Makes the work tree of a run that is recorded.
+///
+/// # Errors
+/// What was begun is git's to take away then, and the caller's to look after.
+pub(crate) fn make(
+    ground: &Ground,
+    record: &RunRecord,
+    lock: &Lock,
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    let Ground { repository, commit, .. } = ground;
+    // Before there is anything to be shown.
+    git::exclude(&repository.common_dir, EXCLUDED)?;
+    let place = place(&repository.top);
+    make_private(&repository.top, &place)?;
+    disk::require_space(&Dir::open(&place)?, 0)?;
+    let (path, branch) = (record.path(), record.branch());
+    let is_cancelled = || monitor.is_cancelled();
+    git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)
+        .map_err(failed("make a work tree"))
+}
+
+/// Makes the directories in which runs are. What is no directory of ours is not gone through.
+fn make_private(top: &Path, place: &Path) -> Result<()> {
+    let mut dir = Dir::open(top)?;
+    for name in place.strip_prefix(top).unwrap_or(place) {
+        let path = dir.path_of(name.as_bytes());
+        disk::make_directory_if_missing(&path)?;
+        dir = dir.open_child(name.as_bytes()).map_err(|_| Error::PlaceTaken { path })?;
+    }
+    Ok(())
+}
+
+/// Whether git has left directories empty in a new work tree: it does not fetch submodules into one.
+pub(crate) fn has_submodules(path: &Path) -> Result<bool> {
+    Ok(disk::modified_ns(&path.join(".gitmodules"))?.is_some())
+}

@@ -1,0 +1,281 @@
+//! Removing the work tree of a run once everything in it is held.
+
+use std::path::PathBuf;
+
+use super::{RemoveOptions, failed};
+use crate::disk::{self, Dir, Lock};
+use crate::error::{IsolationError, Result};
+use crate::git::{self, Administration, IndexStamp, Repository, Status, Tips};
+use crate::manifest::{Entry, EntryKind, OmitReason};
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::runs::{RunRecord, RunState, place};
+use crate::settings::is_version_control;
+
+/// How much there is of a run's work tree.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// All of it.
+    Whole(WorkTree),
+    /// git was killed over making it: nothing was run in it, and what is in it is the commit's.
+    HalfMade,
+    /// git was killed over removing it, after its link to the repository was gone.
+    HalfRemoved,
+    /// Its directory is gone. git may still keep what belongs to it.
+    Gone,
+}
+
+impl Stage {
+    /// Whether git can say what is in it.
+    pub(crate) const fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_))
+    }
+}
+
+/// A work tree and what git keeps of it.
+#[derive(Debug)]
+pub(crate) struct WorkTree {
+    repository: Repository,
+}
+
+/// What was found of a run's work tree.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) stage: Stage,
+    administration: Option<Administration>,
+}
+
+/// What git says of a work tree at one moment.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) status: Status,
+    tips: Tips,
+    index: Option<IndexStamp>,
+}
+
+impl Kept {
+    /// Whether commits and index are as they were then.
+    pub(crate) fn is_as(&self, then: &Self) -> bool {
+        self.tips == then.tips && self.index == then.index
+    }
+}
+
+/// Finds what there is of a run.
+///
+/// # Errors
+/// [`IsolationError::Unknown`] where a directory is in its place that git does not know.
+pub(crate) fn find(record: &RunRecord) -> Result<Found> {
+    let path = record.path();
+    let is_making = record.state == RunState::Making;
+    let administration = git::administration(&record.repository, &path, is_making)?;
+    let repository = Repository::at(&path).filter(|found| {
+        let git_dir = administration.as_ref().map(|it| &it.git_dir);
+        let is_same = |git_dir: &PathBuf| {
+            disk::real_path(&found.git_dir)
+                .is_ok_and(|found| disk::real_path(git_dir).is_ok_and(|git_dir| git_dir == found))
+        };
+        git_dir.is_some_and(is_same)
+    });
+    let is_half_made = is_making
+        && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
+    let stage = match repository {
+        _ if is_half_made => Stage::HalfMade,
+        Some(repository) => Stage::Whole(WorkTree { repository }),
+        None if path.symlink_metadata().is_err() => Stage::Gone,
+        // git was killed before it had put anything there.
+        None if is_making && Dir::open(&path)?.names()?.is_empty() => Stage::HalfMade,
+        None if record.state == RunState::Removing && administration.is_some() => {
+            Stage::HalfRemoved
+        }
+        None => return Err(IsolationError::Unknown { path }.into()),
+    };
+    Ok(Found { stage, administration })
+}
+
+/// Refuses a work tree that somebody is at work in, or that a person has locked.
+///
+/// # Errors
+/// [`IsolationError::InUse`], [`IsolationError::Locked`].
+pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
+    let path = record.path();
+    let locked = found.administration.as_ref().and_then(|it| it.locked.clone());
+    if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
+        return Err(IsolationError::Locked { path, reason }.into());
+    }
+    let processes = disk::processes_in(&path)?;
+    if !processes.is_empty() {
+        return Err(IsolationError::InUse { path, processes }.into());
+    }
+    Ok(())
+}
+
+/// What is in the work tree of a run: changed paths, commits of its own, bytes on the disk. `None` where
+/// there is none, or git does not know it.
+pub(crate) fn content(
+    record: &RunRecord,
+    monitor: &dyn Monitor,
+) -> Result<Option<(u64, u64, u64)>> {
+    let options = RemoveOptions { discard: true, ..RemoveOptions::default() };
+    let Ok(found) = find(record) else { return Ok(None) };
+    let (Stage::Whole(_), Ok(kept)) = (&found.stage, look(record, &found, &options, monitor))
+    else {
+        return Ok(None);
+    };
+    let tips: Vec<&str> =
+        kept.tips.branch.iter().chain(&kept.tips.head).map(String::as_str).collect();
+    let commits = git::count_since(&record.repository, &record.commit, &tips);
+    let commits = commits.map_err(failed("count commits"))?;
+    let place = Dir::open(&place(&record.top))?;
+    let bytes = disk::allocated(&place, record.id.to_string().as_bytes())?;
+    Ok(Some((kept.status.changed, commits, bytes)))
+}
+
+/// Asks git what it has to say of a run.
+///
+/// # Errors
+/// [`IsolationError::Unfinished`] where something has not ended that is not to be given up.
+pub(crate) fn look(
+    record: &RunRecord,
+    found: &Found,
+    options: &RemoveOptions,
+    monitor: &dyn Monitor,
+) -> Result<Kept> {
+    let is_cancelled = || monitor.is_cancelled();
+    let (status, index) = match &found.stage {
+        Stage::Whole(WorkTree { repository }) => {
+            let status = git::status(repository, &is_cancelled);
+            (status.map_err(failed("look at the work tree"))?, git::index_stamp(repository))
+        }
+        Stage::HalfMade | Stage::HalfRemoved | Stage::Gone => (Status::default(), None),
+    };
+    if let Some(what) = status.unfinished.filter(|_| !options.discard) {
+        return Err(IsolationError::Unfinished { path: record.path(), what }.into());
+    }
+    let git_dir = found.administration.as_ref().map(|it| it.git_dir.as_path());
+    let tips = git::tips(&record.repository, &record.branch(), git_dir)
+        .map_err(failed("look for commits"))?;
+    Ok(Kept { status, tips, index })
+}
+
+/// Has refs lead to the commits that only the run has, and to what is staged in it and nowhere else.
+/// Returns all refs of the run.
+///
+/// # Errors
+/// What git says.
+pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec<String>> {
+    let common_dir = &record.repository;
+    let prefix = format!("refs/turnpoint/removed/{}", record.id);
+    let Tips { branch, head, log } = &kept.tips;
+    let mut refs = Vec::new();
+    let mut commits: Vec<String> = branch.iter().chain(head).chain(log).cloned().collect();
+    commits.sort_unstable();
+    commits.dedup();
+    let lone = git::only_led_to_by(common_dir, &commits).map_err(failed("look for commits"))?;
+    let mut number = 0;
+    for commit in lone {
+        let name = if branch.as_ref() == Some(&commit) {
+            "branch".to_owned()
+        } else if head.as_ref() == Some(&commit) {
+            "head".to_owned()
+        } else {
+            number += 1;
+            format!("log-{number}")
+        };
+        refs.push((format!("{prefix}/{name}"), commit));
+    }
+    if kept.status.has_own_index
+        && let Stage::Whole(WorkTree { repository }) = &found.stage
+    {
+        let message = format!("what was staged in run {}", record.id);
+        let commit = git::commit_staged(repository, head.as_deref(), &message)
+            .map_err(failed("keep the index"))?;
+        refs.push((format!("{prefix}/index"), commit));
+    }
+    for (name, commit) in &refs {
+        git::keep(common_dir, name, commit).map_err(failed("keep a commit"))?;
+    }
+    // With those of a removal that did not come to its end.
+    let refs = git::kept_refs(common_dir, &prefix).map_err(failed("list refs"))?;
+    Ok(refs.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What a checkpoint of the work tree names and does not hold, that nobody else holds either: each with the
+/// reason.
+pub(crate) fn not_held(
+    entries: &[Entry],
+    kept: &Kept,
+    options: &RemoveOptions,
+) -> Vec<(RelPath, String)> {
+    let reason_of = |entry: &Entry| -> Option<String> {
+        let path = &entry.path;
+        match entry.kind {
+            EntryKind::File { unstable: true, .. } => Some("changes while it is read".to_owned()),
+            EntryKind::Omitted { .. } if path.as_bytes() == b".git" => None,
+            EntryKind::Omitted { .. } if is_version_control(path.name()) => {
+                Some("version control of its own".to_owned())
+            }
+            EntryKind::Omitted { reason, rest } => {
+                let is_by_rule = match reason {
+                    OmitReason::Ignored | OmitReason::Excluded => !options.ignored,
+                    OmitReason::Sparse => true,
+                    // What is mounted there is not git's, whatever it says.
+                    OmitReason::Mount | OmitReason::Store => false,
+                    _ => kept.status.spares(path, !options.ignored),
+                };
+                let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+                (!is_by_rule).then(|| format!("{reason}{more}"))
+            }
+            _ => None,
+        }
+    };
+    let named = |entry: &Entry| reason_of(entry).map(|reason| (entry.path.clone(), reason));
+    entries.iter().filter_map(named).collect()
+}
+
+/// Puts the link to the repository back that a killed removal has taken away: without it git knows nothing
+/// of what is left.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
+    let Some(administration) = &found.administration else { return Ok(()) };
+    git::lead_back(administration, &record.path())
+}
+
+/// Removes the work tree and the branch, each also where the other cannot be removed, and the directories
+/// above it that are empty then.
+///
+/// # Errors
+/// What git says of the first that it could not remove.
+pub(crate) fn remove(record: &RunRecord, found: &Found, lock: &Lock) -> Result<()> {
+    let (common_dir, path) = (&record.repository, record.path());
+    let is_half_made = matches!(found.stage, Stage::HalfMade);
+    if is_half_made {
+        // Where git has put nothing there is nothing for it to find.
+        disk::remove_directory_if_empty(&path);
+        if let Some(administration) = &found.administration {
+            git::complete(administration, &path, &record.branch())?;
+        }
+    }
+    let tree = match &found.administration {
+        Some(_) => git::remove_worktree(common_dir, &path, is_half_made, lock),
+        None => Ok(()),
+    };
+    let branch = record.branch();
+    let is_there = git::exists(common_dir, &format!("refs/heads/{branch}"));
+    let branch = is_there.and_then(|is_there| {
+        if is_there { git::delete_branch(common_dir, &branch, lock) } else { Ok(()) }
+    });
+    leave(record);
+    tree.map_err(failed("remove the work tree"))?;
+    branch.map_err(failed("delete the branch"))
+}
+
+/// Removes the directories in which runs are, where they are empty.
+fn leave(record: &RunRecord) {
+    let place = place(&record.top);
+    disk::remove_directory_if_empty(&place);
+    if let Some(own) = place.parent() {
+        disk::remove_directory_if_empty(own);
+    }
+}
