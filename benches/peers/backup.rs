@@ -54,6 +54,7 @@ impl Peer for Restic {
             Task::WholeBack { .. } => return Ability::Cannot,
             Task::Into { from, out } => command.args(["restore", from, "--target"]).arg(out),
             Task::List => command.arg("snapshots"),
+            Task::Views => return Ability::Cannot,
             Task::Diff { from, to } => command.args(["diff", from, to]),
             Task::Collect { keep } => {
                 command.args(["forget", "--prune", "--keep-last", &keep.to_string()])
@@ -118,6 +119,7 @@ impl Peer for Rustic {
             Task::List => {
                 command.arg("snapshots");
             }
+            Task::Views => return Ability::Cannot,
             Task::Diff { from, to } => {
                 command.args(["diff", from, to]);
             }

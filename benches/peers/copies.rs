@@ -61,7 +61,7 @@ impl Peer for Rsync {
                 command.arg(&site.store);
             }
             // It lists what it would copy, which says nothing of what is gone.
-            Task::Diff { .. } => return Ability::Cannot,
+            Task::Views | Task::Diff { .. } => return Ability::Cannot,
             Task::Collect { keep } => {
                 command = bare("sh", &site.home);
                 command.args(["-c", COLLECT]).env("KEEP", keep.to_string());

@@ -152,6 +152,7 @@ impl Peer for Git {
             Task::List => {
                 command.args(["log", "-n", "50", "--format=%H %ci %s", "refs/turns/bench"]);
             }
+            Task::Views => return Ability::Cannot,
             Task::Diff { from, to } => {
                 command.args(["diff-tree", "-r", "--name-status", from, to]);
             }

@@ -84,6 +84,7 @@ impl Peer for Jj {
             Task::List => {
                 command.args(["op", "log", "--ignore-working-copy", "--no-graph", "--limit", "50"]);
             }
+            Task::Views => return Ability::Cannot,
             Task::Diff { from, to } => {
                 command.args(["diff", "--ignore-working-copy", "--summary"]);
                 command.args(["--from", commit_of(from), "--to", commit_of(to)]);

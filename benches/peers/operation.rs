@@ -34,6 +34,7 @@ pub(crate) enum Operation {
     Into,
     List,
     Diff,
+    Views,
     Collect,
     SizeFirst,
     Growth,
@@ -45,7 +46,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::First,
         Self::Unchanged,
         Self::Void,
@@ -56,6 +57,7 @@ impl Operation {
         Self::Into,
         Self::List,
         Self::Diff,
+        Self::Views,
         Self::Collect,
         Self::SizeFirst,
         Self::Growth,
@@ -79,6 +81,7 @@ impl Operation {
             Self::Into => "into",
             Self::List => "list",
             Self::Diff => "diff",
+            Self::Views => "views",
             Self::Collect => "gc",
             Self::SizeFirst => "size",
             Self::Growth => "growth",
@@ -102,6 +105,7 @@ impl Operation {
             Self::Into => "all into an empty directory, ms".to_owned(),
             Self::List => "list 50, ms".to_owned(),
             Self::Diff => format!("diff of two, {edits} differ, ms"),
+            Self::Views => "all files of all checkpoints by SQL, ms".to_owned(),
             Self::Collect => "gc, keep 20, ms".to_owned(),
             Self::SizeFirst => "store after first capture, MB".to_owned(),
             Self::Growth => format!("store grows, {edits} files changed, KB (mean)"),
@@ -125,7 +129,7 @@ impl Operation {
             | Self::Hinted
             | Self::Written
             | Self::PeakUnchanged => Phase::Turns,
-            Self::List | Self::Diff => Phase::History,
+            Self::List | Self::Diff | Self::Views => Phase::History,
             Self::PathsBack | Self::WholeBack => Phase::Back,
             Self::Into => Phase::Into,
         }

@@ -142,7 +142,7 @@ fn fill(contest: &mut Contest<'_>) -> Outcome<()> {
     let settings = contest.settings;
     let count = if settings.wants(Operation::List) {
         LISTED
-    } else if settings.wants_phase(Phase::Turns) {
+    } else if settings.wants_phase(Phase::Turns) || settings.wants(Operation::Views) {
         KEPT
     } else {
         1
@@ -258,6 +258,12 @@ fn history(contest: &mut Contest<'_>) -> Outcome<()> {
             for contestant in contest.shuffled(round) {
                 let list = contestant.peer.command(&contestant.site(STORE), &Task::List);
                 contestant.time(Operation::List, round, list)?;
+            }
+        }
+        if settings.wants(Operation::Views) {
+            for contestant in contest.shuffled(round) {
+                let views = contestant.peer.command(&contestant.site(STORE), &Task::Views);
+                contestant.time(Operation::Views, round, views)?;
             }
         }
         if settings.wants(Operation::Diff) {

@@ -7,10 +7,14 @@ use crate::Outcome;
 use crate::peer::{Ability, Peer, Site, Task};
 use crate::process::{bare, first_line, succeed};
 
+/// The view with the most rows: a row for each file of each checkpoint.
+const VIEWS: &str = "SELECT session, seq, kind, count(*), sum(size) FROM checkpoint_files GROUP BY session, seq, kind";
+
 pub(crate) struct Turnpoint {
     program: PathBuf,
     has_hints: bool,
     has_diff: bool,
+    has_sql: bool,
 }
 
 impl Turnpoint {
@@ -22,10 +26,15 @@ impl Turnpoint {
         };
         let has_hints = help(&["capture", "--help"])
             .is_ok_and(|text| text.split_whitespace().any(|word| word == "--changed-from"));
-        let has_diff = help(&["help"]).is_ok_and(|text| {
-            text.lines().any(|line| line.starts_with("  ") && line.trim().starts_with("diff "))
-        });
-        Self { program, has_hints, has_diff }
+        let has = |command: &str| {
+            help(&["help"]).is_ok_and(|text| {
+                text.lines().any(|line| {
+                    line.starts_with("  ") && line.split_whitespace().next() == Some(command)
+                })
+            })
+        };
+        let (has_diff, has_sql) = (has("diff"), has("sql"));
+        Self { program, has_hints, has_diff, has_sql }
     }
 
     fn turnpoint(&self, site: &Site) -> Command {
@@ -74,6 +83,10 @@ impl Peer for Turnpoint {
             Task::Diff { .. } if !self.has_diff => return Ability::Missing,
             Task::Diff { from, to } => {
                 command.args(["diff", from, to]);
+            }
+            Task::Views if !self.has_sql => return Ability::Missing,
+            Task::Views => {
+                command.args(["sql", "--timeout", "600", VIEWS]);
             }
             // Each capture drops what is too old in its session, so 20 stay here.
             Task::Collect { .. } => {

@@ -6,9 +6,10 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: i32 = 0x7475_7270;
 
 /// Append only: a step's position is the version it starts from, and what has shipped never changes.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_entries_by_position.sql"),
+    include_str!("../../migrations/0003_entries_by_page_only.sql"),
 ];
 
 /// The version of the schema after all steps.

@@ -39,6 +39,32 @@ fn what_shipped_stays() {
     );
 }
 
+/// What answers with a row for each entry that it finds goes through the pages of a checkpoint once, and not
+/// again for each row.
+#[test]
+fn entries_are_found_by_their_page_whatever_the_condition() {
+    let fixture = Fixture::new();
+    // The version of SQLite that is built in: an older one plans otherwise.
+    let connection = Connection::open(fixture.dir.path().join(FILE_NAME)).unwrap();
+    let plan = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps = statement.query_map([], |row| row.get("detail")).unwrap();
+        steps.collect::<rusqlite::Result<_>>().unwrap()
+    };
+    for view in VIEWS {
+        let all = format!("SELECT * FROM {}", view.name);
+        let one = |column: &ViewColumn| format!("{all} WHERE {} = 'a'", column.name);
+        for sql in view.columns.iter().map(one).chain([all.clone()]) {
+            let plan = plan(&sql);
+            assert!(!plan.is_empty(), "{sql}");
+            let is_by_another = |step: &&String| {
+                step.starts_with("SEARCH e ") && !step.contains("PRIMARY KEY (page=?)")
+            };
+            assert_eq!(plan.iter().find(is_by_another), None, "{sql}: {plan:#?}");
+        }
+    }
+}
+
 #[test]
 fn every_migration_is_embedded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
