@@ -81,8 +81,11 @@ pub const VIEWS: &[View] = &[
             text("git_head", "commit that git's HEAD was at"),
             text("git_branch", "branch that HEAD was on"),
             text("restore_verb", "of a safety checkpoint: the command it was made for"),
-            text("restore_target_session", "of a safety checkpoint: session to be restored"),
-            integer("restore_target_seq", "of a safety checkpoint: checkpoint to be restored"),
+            text(
+                "restore_target_session",
+                "of a safety checkpoint: session of the checkpoint that the command was about",
+            ),
+            integer("restore_target_seq", "of a safety checkpoint: number of that checkpoint"),
         ],
     },
     View {

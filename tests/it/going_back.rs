@@ -123,7 +123,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        2 => (0..4usize).prop_map(Step::Restore),
+        3 => (0..4usize).prop_map(Step::Restore),
         3 => Just(Step::Undo),
         3 => Just(Step::Redo),
     ]
@@ -138,8 +138,8 @@ struct Stacks {
 
 #[test]
 fn undo_and_redo_do_what_two_stacks_of_copies_do() {
-    let config = Config { failure_persistence: None, ..Config::with_cases(6) };
-    proptest!(config, |(steps in prop::collection::vec(step(), 4..13))| {
+    let config = Config { failure_persistence: None, ..Config::with_cases(8) };
+    proptest!(config, |(steps in prop::collection::vec(step(), 6..14))| {
         let place = Place::new();
         let states = four_states(&place);
         let mut stacks = Stacks::default();
