@@ -225,10 +225,14 @@ fn tell_plan(
     }
     let most = if context.printer.style().verbose { usize::MAX } else { NAMED_MAX };
     let verb = if arguments.yes { "purges" } else { "would purge" };
+    let of = match context.settings.workspace {
+        Some(id) => format!("workspace {id}"),
+        None => shown(root),
+    };
     let printer = &mut context.printer;
     let count = format::counted(plan.paths.len() as u64, "path", "paths");
     let all = plan.checkpoints.len() as u64;
-    printer.prose(&format!("{verb} {count} from {} of {}", checkpoints(all), shown(root)))?;
+    printer.prose(&format!("{verb} {count} from {} of {of}", checkpoints(all)))?;
     for purged in plan.paths.iter().take(most) {
         let versions = format::counted(purged.versions, "version", "versions");
         let (of, size) = (checkpoints(purged.checkpoints), format::size(purged.bytes));

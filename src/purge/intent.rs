@@ -213,7 +213,11 @@ fn rewrite(wire: WireRewrite) -> Result<Rewrite, String> {
     let before = wire.before.parse().map_err(|_| "a digest is not one".to_owned())?;
     let text = wire.text.into_bytes();
     match Manifest::decode(&text) {
-        Ok(ParsedManifest::Valid(_, after)) => Ok(Rewrite { id, before, after, text }),
+        Ok(ParsedManifest::Valid(manifest, after))
+            if manifest.id.seq == id.seq && manifest.id.session.folded() == id.session.folded() =>
+        {
+            Ok(Rewrite { id, before, after, text })
+        }
         _ => Err(format!("the new manifest of {id} is none")),
     }
 }
@@ -223,4 +227,78 @@ fn place(path: &Path) -> Result<(Dir, &[u8])> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     Ok((Dir::open(dir)?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mutation::{assert_stays_inside, changed, changes, config, near};
+
+    /// A manifest in its own format, `tests/data/format-1`.
+    const MANIFEST: &[u8] = include_bytes!("../../tests/data/format-1/manifest-full.json");
+
+    fn sample() -> Intent {
+        let Ok(ParsedManifest::Valid(manifest, after)) = Manifest::decode(MANIFEST) else {
+            panic!("the sample is no manifest");
+        };
+        let before = Digest::of(b"as it was");
+        let rewrite = Rewrite { id: manifest.id, before, after, text: MANIFEST.to_vec() };
+        let mut account = Map::new();
+        account.insert("paths".to_owned(), Value::from(vec!["a", "b"]));
+        Intent {
+            phase: PurgePhase::Rewriting,
+            workspace: WorkspaceId::from_bytes([7; 16]),
+            rewrites: vec![rewrite],
+            quarantined: vec![PathBuf::from("quarantine/packs/x.pack")],
+            account,
+        }
+    }
+
+    /// What is accepted touches nothing outside of the store.
+    fn assert_sound(text: &[u8]) -> bool {
+        let Ok(intent) = Intent::decode(text) else { return false };
+        for path in &intent.quarantined {
+            assert_stays_inside(path.as_os_str().as_encoded_bytes());
+        }
+        true
+    }
+
+    /// The text with another checksum, that of what it says now.
+    fn sealed(text: &[u8]) -> Vec<u8> {
+        let Ok(mut wire) = serde_json::from_slice::<Wire>(text) else { return text.to_vec() };
+        wire.digest = String::new();
+        wire.digest = Digest::of(&serde_json::to_vec(&wire).unwrap()).to_string();
+        serde_json::to_vec(&wire).unwrap()
+    }
+
+    #[test]
+    fn what_was_decided_reads_as_it_was_written() {
+        let text = sample().encode().unwrap();
+        assert_eq!(Intent::decode(&text), Ok(sample()));
+        // A manifest of another checkpoint would take the place of one.
+        let mut other = sample();
+        other.rewrites[0].id.seq = Seq::new(8).unwrap();
+        assert!(Intent::decode(&other.encode().unwrap()).is_err());
+        let mut outside = sample();
+        outside.quarantined = vec![PathBuf::from("quarantine/../s/0.json")];
+        assert!(Intent::decode(&outside.encode().unwrap()).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn no_bytes_in_its_place_do_harm(text in near(Just(sample().encode().unwrap()))) {
+            if assert_sound(&text) {
+                prop_assert_eq!(Intent::decode(&text), Ok(sample()));
+            }
+        }
+
+        #[test]
+        fn a_changed_one_with_its_checksum_made_right_is_sound_or_refused(changes in changes()) {
+            assert_sound(&sealed(&changed(&sample().encode().unwrap(), &changes)));
+        }
+    }
 }

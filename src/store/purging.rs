@@ -262,8 +262,12 @@ fn no_checkpoint(request: &PurgeRequest) -> Error {
     }
 }
 
-/// Notes which paths are there in the workspace now. What cannot be looked at is not called there.
+/// Notes which paths are there in the workspace now. What cannot be looked at is not called there, nor what
+/// lies in a directory that need not be the workspace's.
 fn look_on_disk(request: &PurgeRequest, plan: &mut PurgePlan) {
+    if request.workspace.is_some() {
+        return;
+    }
     let Ok(root) = Dir::open(&request.root) else { return };
     for purged in &mut plan.paths {
         let parent = purged.path.parent().unwrap_or_default();

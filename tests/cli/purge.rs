@@ -115,3 +115,24 @@ fn afterwards_every_command_says_that_it_was_purged() {
     );
     program.run(["verify", "--read-data"]).ok();
 }
+
+#[test]
+fn a_workspace_that_is_gone_is_named_by_its_id() {
+    let program = captured();
+    let listed = program.run(["list", "--json"]).ok().json();
+    let id = listed["checkpoints"][0]["workspace"].as_str().unwrap().to_owned();
+    fs::rename(program.workspace(), program.root().join("gone")).unwrap();
+    let elsewhere = program.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let purge = |more: &[&str]| {
+        let arguments = [&["purge", "key.txt", "copy.txt"], more].concat();
+        let mut command = program.command(arguments);
+        crate::support::program::run(command.current_dir(&elsewhere))
+    };
+    purge(&["--dry-run"]).exits(2);
+    let said = purge(&["--workspace", &id, "--yes"]).ok().stdout;
+    let first = format!("purges 2 paths from 2 checkpoints of workspace {id}\n");
+    assert!(said.starts_with(&first), "{said}");
+    let again = purge(&["--workspace", &id, "--yes"]).ok().stdout;
+    assert_eq!(again, "nothing to purge: it was purged before\n");
+}

@@ -24,7 +24,7 @@ const POINTS: usize = 2;
 
 /// A file system in a file. It is unmounted, and the file removed, when this is dropped.
 #[derive(Debug)]
-struct Disk {
+pub(crate) struct Disk {
     dir: TempDir,
 }
 
@@ -91,7 +91,7 @@ impl Disk {
     }
 
     /// Makes durable what is there: what the test itself has written, not the program.
-    fn sync(&self) {
+    pub(crate) fn sync(&self) {
         run(Command::new("sync").arg("-f").arg(self.mounted())).ok();
     }
 
@@ -131,7 +131,7 @@ impl Drop for Disk {
 }
 
 /// Runs a test on a file system; where every step is asked for, on the other one too.
-fn on(kind: &str, test: impl Fn(&Disk, &mut Scene)) {
+pub(crate) fn on(kind: &str, test: impl Fn(&Disk, &mut Scene)) {
     let other = if kind == "xfs" { "ext4" } else { "xfs" };
     for kind in if is_long() { vec![kind, other] } else { vec![kind] } {
         let disk = Disk::new(kind);
@@ -140,7 +140,7 @@ fn on(kind: &str, test: impl Fn(&Disk, &mut Scene)) {
     }
 }
 
-fn cut_after(disk: &Disk, what: &str) -> String {
+pub(crate) fn cut_after(disk: &Disk, what: &str) -> String {
     disk.cut();
     disk.come_back();
     format!("power cut after {what}")
@@ -207,7 +207,7 @@ fn change(scene: &Scene) {
 
 /// Cuts the power at some steps of an operation, each time from the same state: after each step whose
 /// text holds one of `named`, and after some others.
-fn cut_at_steps(
+pub(crate) fn cut_at_steps(
     disk: &Disk,
     scene: &mut Scene,
     arguments: &[&str],

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::kills::{gc, is_long, scene, write_many};
+use crate::power;
 use crate::recount::assert_counted;
 use crate::scene::Scene;
 use crate::steps::{self, Step};
@@ -38,11 +39,16 @@ fn write_keys(scene: &Scene, seed: u64) {
 /// saved and left. The workspace has none of it any more.
 fn captured_by_mistake() -> Scene {
     let mut scene = scene();
-    write_keys(&scene, 1);
-    write_many(&scene, 0);
+    capture_by_mistake(&mut scene);
+    scene
+}
+
+fn capture_by_mistake(scene: &mut Scene) {
+    write_keys(scene, 1);
+    write_many(scene, 0);
     scene.capture();
-    gc(&scene).ok();
-    write_keys(&scene, 2);
+    gc(scene).ok();
+    write_keys(scene, 2);
     scene.edit(1);
     scene.capture();
     scene.program.run(["pin", "s:0"]).ok();
@@ -51,7 +57,6 @@ fn captured_by_mistake() -> Scene {
     fs::remove_dir_all(scene.program.workspace().join("keys")).unwrap();
     scene.capture();
     assert!(fs::read_dir(scene.program.store().join("packs")).unwrap().count() > 0);
-    scene
 }
 
 /// All bytes below a directory, and what `zstd` makes of the frames.
@@ -231,4 +236,68 @@ fn readers_see_all_of_it_or_nothing() {
         assert_eq!(fingerprint::differences(&purged, &scene.restored("s:0")), "");
     }
     assert!(whole > 0 && empty > 0, "{whole} before, {empty} after");
+}
+
+#[test]
+fn a_purge_is_cut() {
+    power::on("ext4", |disk, scene| {
+        capture_by_mistake(scene);
+        // It is decided; a manifest is replaced; an index and a pack take their places, a pack and the
+        // decision lose theirs.
+        let named = [
+            "\"purge.json\") = 0",
+            "\"0.json\") = 0",
+            "\"index.db\") = 0",
+            ".pack\") = 0",
+            ".pack\", 0)",
+            "\"purge.json\", 0)",
+        ];
+        power::cut_at_steps(disk, scene, &PURGE, &named, |scene, what| {
+            assert_told(scene, what);
+            let was_open = is_open(scene);
+            let found = traces(scene);
+            assert!(was_open || found.len() == 5 || found.is_empty(), "{what}: {found:?}");
+            scene.program.run(["capture", "--session", "s"]).ok();
+            assert!(!is_open(scene), "{what}: it is not at its end");
+            let is_purged = was_open || found.is_empty();
+            assert_restores(scene, is_purged, what);
+            assert_eq!(traces(scene).is_empty(), is_purged, "{what}");
+            let verified = scene.program.run(["verify", "--read-data"]);
+            assert_eq!(verified.code, 0, "{what}: {}{}", verified.stdout, verified.stderr);
+        });
+    });
+}
+
+#[test]
+fn what_was_purged_is_not_back_after_a_cut() {
+    power::on("xfs", |disk, scene| {
+        capture_by_mistake(scene);
+        disk.sync();
+        scene.program.run(PURGE).ok();
+        let what = power::cut_after(disk, "a purge");
+        assert_eq!(traces(scene), [""; 0], "{what}");
+        assert_restores(scene, true, &what);
+        scene.program.run(["verify", "--read-data"]).ok();
+    });
+}
+
+#[test]
+fn a_restore_that_is_open_is_ended_first() {
+    let mut scene = captured_by_mistake();
+    let restore = ["restore", "s:0", "--yes"];
+    let mut saved = scene.save();
+    let steps = steps::of(&scene.program, &restore);
+    scene.put_back(&mut saved);
+    // The second time that the journal gets its name changing begins.
+    let is_journal = |step: &Step| step.text.contains("renameat(") && step.text.contains(".json");
+    let begun = steps.iter().enumerate().filter(|(_, step)| is_journal(step)).nth(1).unwrap().0;
+    let step = steps[begun..].iter().find(|step| step.text.contains("renameat2(")).unwrap();
+    assert_eq!(step.kill(&scene.program, &restore).code, 137);
+    let refused = scene.program.run(PURGE).exits(3);
+    assert!(refused.stderr.contains("restore --continue"), "{}", refused.stderr);
+    assert_eq!(traces(&scene).len(), 5);
+    scene.program.run(["restore", "--continue"]).ok();
+    scene.program.run(PURGE).ok();
+    assert_eq!(traces(&scene), [""; 0]);
+    assert_restores(&scene, true, "after a restore");
 }
