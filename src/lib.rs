@@ -50,7 +50,8 @@ pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewCo
 pub use monitor::{Monitor, Notice, Phase};
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
-pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+pub use retention::{EvictOutcome, GcOutcome, PruneOutcome, SweepOutcome, Tightness};
+pub use settings::PruneRule;
 pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec, ListItem,

@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod documents;
 mod durable;
+mod evicting;
 mod exits;
 mod export;
 mod help;
