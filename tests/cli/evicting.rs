@@ -142,6 +142,20 @@ fn a_collection_shows_what_would_go_and_then_drops_just_that() {
 }
 
 #[test]
+fn what_another_checkpoint_names_too_is_not_freed_by_the_first() {
+    let program = program();
+    for (number, noise_of) in [0, 0, 1, 2, 3].into_iter().enumerate() {
+        turn(&program, noise_of, ("NO_SUCH", "")).ok();
+        fs::write(program.workspace().join("turn.txt"), number.to_string()).unwrap();
+    }
+    assert!(stored(&program) > 1 << 20);
+    let done = later_with(&program, 0, BUDGET, &["gc", "--json"]).ok().json();
+    assert_eq!(done["evicted"].as_array().unwrap().len(), 2, "{done}");
+    assert_eq!(seqs(&program), [2, 3, 4]);
+    assert!(stored(&program) < 1 << 20);
+}
+
+#[test]
 fn a_disk_that_something_else_fills_takes_no_history_with_it() {
     let program = program();
     let floor = ("TURNPOINT_STORE_FREE_FLOOR", "1024TiB");
