@@ -12,6 +12,7 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::operation::Host;
 use crate::sessions::Sessions;
+use crate::settings::Upkeep;
 use crate::workspaces::{Workspace, Workspaces};
 
 /// An open store. Dropping it gives the lock back.
@@ -29,6 +30,8 @@ pub(crate) struct Access {
     pub(crate) sessions: Sessions,
     /// The workspaces.
     pub(crate) workspaces: Workspaces,
+    /// What it keeps.
+    pub(crate) upkeep: Upkeep,
     /// Which machine and which boot this is, for operations.
     pub(crate) host: Host,
     /// Where leases are.

@@ -36,6 +36,7 @@ mod migrations;
 mod operations;
 mod pages;
 mod query;
+mod releasing;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) use query::Reader;
 pub use query::{QueryOptions, QueryOutcome, QueryRow, Value};
+pub(crate) use releasing::ContentBytes;
 pub(crate) use transaction::{ReadTx, WriteTx};
 pub use views::{VIEWS, View, ViewColumn};
 

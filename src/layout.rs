@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::id::{SessionName, StoreId, WorkspaceId};
 use crate::limits;
 
+/// The name of the file that remembers how much there is. No session can have it.
+pub(crate) const TALLY: &str = ".tally";
+
 /// The version of the layout that this program writes.
 pub const LAYOUT: u64 = 1;
 
@@ -129,6 +132,11 @@ impl Layout {
     /// The file that a collection gives up on a full disk, so that it can write at all.
     pub(crate) fn ballast(&self) -> PathBuf {
         self.root.join("ballast")
+    }
+
+    /// What is remembered of how much there is in the store.
+    pub(crate) fn tally(&self) -> PathBuf {
+        self.root.join(TALLY)
     }
 
     /// The directory of one session.

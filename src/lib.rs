@@ -60,8 +60,9 @@ pub use purge::{
 };
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{RestoreOptions, RestoreOutcome};
-pub use retention::{GcOutcome, PruneOutcome, PruneRule, SweepOutcome};
+pub use retention::{EvictOutcome, GcOutcome, PruneOutcome, SweepOutcome, Tightness};
 pub use runs::RunState;
+pub use settings::PruneRule;
 pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,

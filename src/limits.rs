@@ -106,6 +106,9 @@ pub const OMITTED_LISTED_MAX: usize = 1_000;
 /// How many checkpoints of a session are kept, and how many of its safety checkpoints.
 pub const KEEP_DEFAULT: u32 = 20;
 
+/// How long after the last sweep a capture makes another, unless it was said otherwise.
+pub const SWEEP_EVERY_DEFAULT: Duration = Duration::from_hours(24);
+
 /// A safety checkpoint younger than this is never pruned.
 pub const SAFETY_KEEP: Duration = Duration::from_hours(24);
 

@@ -113,6 +113,17 @@ pub enum Notice {
         /// What failed.
         reason: String,
     },
+    /// There was more in the store, or less free on its disk, than the settings allow.
+    Evicted {
+        /// How many checkpoints were dropped for it, the oldest.
+        checkpoints: u64,
+        /// Why: `budget` or `free-space`.
+        because: &'static str,
+        /// How many bytes of content nobody needs any more with them; a sweep removes it.
+        released_bytes: u64,
+        /// How much is still too much, because nothing more may go.
+        short_bytes: u64,
+    },
     /// git could not say what it tracks; the paths known from the last capture were used.
     TrackedStale {
         /// Why.

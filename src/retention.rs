@@ -4,11 +4,13 @@
 //! rows and files, never from ages of files: only the grace asks a clock, and it is the second fence,
 //! not the first.
 
+mod evict;
 mod prune;
 mod repack;
 mod sweep;
 
-pub use prune::PruneRule;
+pub use evict::{EvictOutcome, Tightness};
+pub(crate) use evict::{mark_evicted, plan_eviction};
 pub(crate) use prune::{
     Going, drop_missing, drop_one, finish_pruning, mark_behind, missing, plan_prune, prune, unlink,
 };
@@ -70,6 +72,8 @@ pub struct SweepOutcome {
 pub struct GcOutcome {
     /// Checkpoints dropped.
     pub prune: PruneOutcome,
+    /// Checkpoints dropped beyond that, because there was too much.
+    pub evict: EvictOutcome,
     /// Content removed.
     pub sweep: SweepOutcome,
 }

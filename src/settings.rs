@@ -11,11 +11,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod upkeep;
 mod value;
 
 pub use layers::{Configuration, Given, InForce};
 pub use patterns::{InvalidPattern, NamePatterns};
 pub use table::{InWorkspace, SETTINGS, Setting};
+pub use upkeep::{PruneRule, Upkeep};
 pub use value::{Kind, Value};
 
 use crate::hash::Digest;
@@ -156,6 +158,8 @@ pub struct Settings {
     pub pager: Option<String>,
     /// What a capture holds and what it leaves out.
     pub scope: ScopeSettings,
+    /// What the store keeps, and when it cleans up.
+    pub upkeep: Upkeep,
 }
 
 /// When to use colors.

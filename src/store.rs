@@ -9,6 +9,7 @@ mod between;
 mod binding;
 mod capturing;
 mod comparing;
+mod evicting;
 mod examining;
 mod history;
 mod interrupted;
@@ -62,7 +63,7 @@ use crate::monitor::{Monitor, Notice};
 use crate::operation::Host;
 use crate::purge::PurgePhase;
 use crate::sessions::{Found, Sessions};
-use crate::settings;
+use crate::settings::{self, Upkeep};
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
 use crate::workspaces::Workspaces;
 
@@ -76,6 +77,7 @@ pub struct Store {
 struct Inner {
     layout: Layout,
     packing: Packing,
+    upkeep: Upkeep,
     /// The open index, kept from call to call as long as its file is the one in place.
     index: Mutex<Option<Arc<Index>>>,
 }
@@ -111,16 +113,24 @@ impl Store {
     /// The store below `home`, whether or not it exists yet. Nothing is looked at.
     pub fn at(home: &Path) -> Self {
         let layout = Layout::new(home);
-        let packing = Packing::default();
-        Self { inner: Arc::new(Inner { layout, packing, index: Mutex::new(None) }) }
+        Self::of(layout, Packing::default(), Upkeep::default())
+    }
+
+    /// The same store, which keeps what `upkeep` says, and cleans up when that says.
+    #[must_use]
+    pub fn with_upkeep(&self, upkeep: Upkeep) -> Self {
+        Self::of(self.inner.layout.clone(), self.inner.packing, upkeep)
+    }
+
+    fn of(layout: Layout, packing: Packing, upkeep: Upkeep) -> Self {
+        Self { inner: Arc::new(Inner { layout, packing, upkeep, index: Mutex::new(None) }) }
     }
 
     /// The store below `home`, with other thresholds for packs.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn with_packing(home: &Path, packing: Packing) -> Self {
-        let layout = Layout::new(home);
-        Self { inner: Arc::new(Inner { layout, packing, index: Mutex::new(None) }) }
+        Self::of(Layout::new(home), packing, Upkeep::default())
     }
 
     /// The directory of the store itself, where `index.db` is.
@@ -217,6 +227,7 @@ impl Store {
             index,
             sessions: Sessions::new(layout),
             workspaces: Workspaces::new(layout),
+            upkeep: self.inner.upkeep,
             host: Host { machine: disk::machine_id(), boot: disk::boot_id() },
             leases: Dir::open(&layout.leases())?,
             tmp: Dir::open(&layout.tmp())?,

@@ -43,7 +43,7 @@ impl Context {
             path: PathBuf::from("turnpoint"),
             source,
         })?;
-        let store = Store::at(&settings.home);
+        let store = Store::at(&settings.home).with_upkeep(settings.values.upkeep);
         let printer =
             Printer::new(style.configured(&settings.values), settings.values.pager.clone());
         Ok(Self {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use turnpoint::path::printable;
-use turnpoint::{GcOutcome, SweepOutcome};
+use turnpoint::{GcOutcome, SweepOutcome, Tightness};
 
 use crate::cli::arguments::GcArguments;
 use crate::cli::context::Context;
@@ -15,12 +15,16 @@ use crate::cli::format;
 use crate::cli::json::{IdDocument, ReasonDocument};
 use crate::cli::printer::{self, Kind};
 use crate::cli::prune;
+use crate::cli::watch;
 
 #[derive(Serialize)]
 struct GcDocument {
     dry_run: bool,
     pruned: Vec<IdDocument>,
     kept: u64,
+    evicted: Vec<IdDocument>,
+    evicted_because: Option<&'static str>,
+    short_bytes: u64,
     blobs_removed: u64,
     bytes_removed: u64,
     blobs_waiting: u64,
@@ -47,11 +51,14 @@ pub(crate) fn run(arguments: &GcArguments, context: &mut Context) -> Outcome<Exi
 }
 
 fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
-    let GcOutcome { prune, sweep, .. } = outcome;
+    let GcOutcome { prune, evict, sweep, .. } = outcome;
     GcDocument {
         dry_run,
         pruned: prune.pruned.iter().map(IdDocument::from).collect(),
-        kept: prune.kept,
+        kept: prune.kept.saturating_sub(evict.evicted.len() as u64),
+        evicted: evict.evicted.iter().map(IdDocument::from).collect(),
+        evicted_because: evict.because.map(Tightness::as_str),
+        short_bytes: evict.short_bytes,
         blobs_removed: sweep.blobs_removed,
         bytes_removed: sweep.bytes_removed,
         blobs_waiting: sweep.blobs_waiting,
@@ -63,7 +70,7 @@ fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
 }
 
 fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result<()> {
-    let GcOutcome { prune, sweep, .. } = outcome;
+    let GcOutcome { prune, evict, sweep, .. } = outcome;
     let style = context.printer.style();
     let printer = &mut context.printer;
     if !style.quiet || dry_run {
@@ -79,10 +86,23 @@ fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result
         };
         printer.prose(&text)?;
         prune::print_by_session(&prune.pruned, printer)?;
-        for line in remarks(sweep, pruned > 0 && dry_run) {
+        if !evict.evicted.is_empty() {
+            let count = evict.evicted.len() as u64;
+            let count = format::counted(count, "checkpoint", "checkpoints");
+            let verb = if dry_run { "would evict" } else { "evicted" };
+            let released = format::size(evict.released_bytes);
+            printer.prose(&format!("{verb} {count}, {released}, the oldest"))?;
+            prune::print_by_session(&evict.evicted, printer)?;
+        }
+        let drops = pruned > 0 || !evict.evicted.is_empty();
+        for line in remarks(sweep, drops && dry_run) {
             printer.prose(&line)?;
         }
         printer.flush()?;
+    }
+    if let Some(because) = evict.because.filter(|_| evict.short_bytes > 0) {
+        let text = watch::evicted(0, because.as_str(), 0, evict.short_bytes);
+        style.complain(Kind::Warning, &text);
     }
     if !sweep.failed.is_empty() {
         style.complain(Kind::Warning, "some blobs could not be removed");

@@ -91,6 +91,10 @@ fn told(logged: &Logged) -> String {
         }
         "restore-abort" => format!("in {}", text("root")),
         "prune" => format!("{} ({})", ids(details.get("checkpoints")), text("why")),
+        "evict" => {
+            let released = format::size(number("bytes"));
+            format!("{} ({}, {released})", ids(details.get("checkpoints")), text("why"))
+        }
         "sweep" => {
             let blobs = format::counted(number("blobs"), "blob", "blobs");
             format!("{blobs}, {}", format::size(number("bytes")))

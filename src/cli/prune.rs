@@ -34,7 +34,8 @@ enum Wish {
 /// Drops old checkpoints, or a whole session.
 pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let session = arguments.session.as_deref().map(target::session_name).transpose()?;
-    let (wish, is_own) = wish(arguments, session.as_ref());
+    let remembered = context.settings.values.upkeep.rule;
+    let (wish, is_own) = wish(arguments, session.as_ref(), remembered);
     let session = session.as_ref();
     let mut last = None;
     if arguments.dry_run || (is_own && !arguments.yes) {
@@ -74,18 +75,22 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     Ok(Exit::Done)
 }
 
-/// What the arguments ask for, and whether it is not what every capture does anyhow.
-fn wish(arguments: &PruneArguments, session: Option<&SessionName>) -> (Wish, bool) {
+/// What the arguments ask for, and whether it is another rule than the one that is remembered.
+fn wish(
+    arguments: &PruneArguments,
+    session: Option<&SessionName>,
+    remembered: PruneRule,
+) -> (Wish, bool) {
     if let Some(session) = session.filter(|_| arguments.delete) {
         return (Wish::Delete { session: session.clone(), with_pinned: arguments.pinned }, true);
     }
-    let mut rule = PruneRule::default();
+    let mut rule = remembered;
     rule.keep = arguments.keep.unwrap_or(rule.keep);
     rule.keep_within = arguments.keep_within.unwrap_or(rule.keep_within);
     rule.keep_hourly = arguments.keep_hourly.unwrap_or(rule.keep_hourly);
     rule.keep_daily = arguments.keep_daily.unwrap_or(rule.keep_daily);
     rule.keep_weekly = arguments.keep_weekly.unwrap_or(rule.keep_weekly);
-    let is_own = arguments.keep.is_some() || rule != PruneRule::default();
+    let is_own = arguments.keep.is_some() || rule != remembered;
     (Wish::Rule(rule), is_own)
 }
 

@@ -283,6 +283,11 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
         Notice::AfterCommit { reason } => {
             (Kind::Warning, "after-commit", format!("the checkpoint stands, but {reason}"))
         }
+        Notice::Evicted { checkpoints, because, released_bytes, short_bytes } => (
+            if *short_bytes > 0 { Kind::Warning } else { Kind::Note },
+            "evicted",
+            evicted(*checkpoints, because, *released_bytes, *short_bytes),
+        ),
         Notice::TrackedStale { reason } => (
             Kind::Warning,
             "tracked-stale",
@@ -337,6 +342,27 @@ fn describe_interrupted(notice: &Notice) -> (Kind, &'static str, String) {
         ),
         other => (Kind::Note, "notice", format!("{other:?}")),
     }
+}
+
+/// What went because there was too much, and what is too much all the same.
+pub(crate) fn evicted(checkpoints: u64, because: &str, released: u64, short: u64) -> String {
+    let (what, setting) = match because {
+        "budget" => ("the store holds more than its budget", "store.budget"),
+        _ => ("less of the disk is free than is to be left", "store.free_floor"),
+    };
+    let mut parts = vec![what.to_owned()];
+    if checkpoints > 0 {
+        let count = format::counted(checkpoints, "checkpoint", "checkpoints");
+        parts.push(format!("the oldest went for it: {count}, {}", format::size(released)));
+    }
+    if short > 0 {
+        parts.push(format!(
+            "{} too much are left, and what is left is pinned, needed or the newest, or would not do: \
+             unpin some, or change `{setting}`",
+            format::size(short)
+        ));
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]

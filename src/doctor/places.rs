@@ -348,7 +348,7 @@ fn directory_in(place: Place, name: &str) -> Option<Place> {
 fn file_in_root(name: &str) -> Sort {
     let index = crate::index::FILE_NAME;
     match name {
-        "format.json" | "operations.jsonl" | "ballast" => Sort::File,
+        "format.json" | "operations.jsonl" | "ballast" | ".tally" => Sort::File,
         _ if name.starts_with(&format!("{index}.aside")) => Sort::Aside,
         _ if name.starts_with(crate::index::NEW_FILE_NAME) => Sort::Unfinished,
         _ if name.strip_prefix(index).is_some_and(|rest| matches!(rest, "" | "-wal" | "-shm")) => {

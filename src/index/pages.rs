@@ -35,33 +35,16 @@ impl ReadTx<'_> {
     ///
     /// Cost: the entries of the pages that only these checkpoints name.
     pub(crate) fn released_with(&self, ids: &[CheckpointId]) -> Result<HashSet<BlobHash>> {
-        let mut pages = Vec::new();
+        let mut releasing = self.releasing()?;
         for id in ids {
-            let Some((row, _)) = self.checkpoint_id(id)? else { continue };
-            pages.extend(self.roots_of(row)?);
-        }
-        // How many names of a page, or of a blob, are taken back.
-        let (mut named, mut blobs) = (HashMap::<i64, i64>::new(), HashMap::<i64, i64>::new());
-        let mut refs = self.prepare("SELECT refs FROM pages WHERE blob = ?1")?;
-        let mut links = self.prepare("SELECT child FROM page_links WHERE page = ?1")?;
-        let mut contents = self.prepare("SELECT blob FROM entries WHERE page = ?1 AND kind = 0")?;
-        while let Some(page) = pages.pop() {
-            let taken = named.entry(page).or_default();
-            *taken += 1;
-            if refs.row([page], |row| row.get::<_, i64>(0))? != Some(*taken) {
-                continue;
-            }
-            pages.extend(links.rows([page], |row| row.get::<_, i64>(0))?);
-            for blob in contents.rows([page], |row| row.get(0))?.into_iter().chain([page]) {
-                *blobs.entry(blob).or_default() += 1;
-            }
+            releasing.release(id)?;
         }
         let mut find = self.prepare(
             "SELECT hash FROM blobs WHERE id = ?1 AND refs = ?2
                  AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = blobs.hash)",
         )?;
         let mut released = HashSet::new();
-        for (blob, count) in blobs {
+        for (blob, count) in releasing.blobs() {
             released.extend(find.row(params![blob, count], |row| row.get::<_, BlobHash>(0))?);
         }
         Ok(released)

@@ -6,7 +6,6 @@
 //! known to be damage.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use crate::access::Access;
 use crate::checkpoint::{CheckpointRow, CheckpointState};
@@ -18,34 +17,7 @@ use crate::journal;
 use crate::limits;
 use crate::retention::PruneOutcome;
 use crate::sessions::Found;
-
-/// Which checkpoints of a session stay: each rule keeps some, and what one keeps stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PruneRule {
-    /// The newest so many of a session, safety checkpoints counted apart and as many of them.
-    pub keep: u32,
-    /// Those younger than this that are no safety checkpoints; no such rule where it is zero.
-    pub keep_within: Duration,
-    /// The newest of each of so many hours in which there is one, by the clock of this machine.
-    pub keep_hourly: u32,
-    /// The same of days.
-    pub keep_daily: u32,
-    /// The same of weeks, which begin on Monday.
-    pub keep_weekly: u32,
-}
-
-impl Default for PruneRule {
-    fn default() -> Self {
-        Self {
-            keep: limits::KEEP_DEFAULT,
-            keep_within: Duration::ZERO,
-            keep_hourly: 0,
-            keep_daily: 0,
-            keep_weekly: 0,
-        }
-    }
-}
+use crate::settings::PruneRule;
 
 /// Keeps the newest of each of the last so many periods in which there is one.
 struct Periods<'a> {
@@ -85,6 +57,8 @@ fn choose(
         (Period::Week, rule.keep_weekly),
     ]
     .map(|(period, count)| Periods { zone, period, count, seen: HashSet::new() });
+    let plain_numbers = live.iter().filter(|row| !row.is_safety()).map(|row| row.id.seq);
+    let first = plain_numbers.min().filter(|_| rule.keep_first);
     let (mut plain, mut safety) = (0, 0);
     let mut workspaces: HashSet<WorkspaceId> = HashSet::new();
     let mut chosen = Vec::new();
@@ -105,6 +79,7 @@ fn choose(
             || row.pin.pinned
             || is_young
             || is_of_period
+            || first == Some(row.id.seq)
             || is_newest_of_workspace
             || protected.contains(&row.id);
         if !stays {
@@ -134,7 +109,7 @@ fn all_but(
 
 /// Whether the checkpoint's file says that it is pinned, or cannot be understood: the row only repeats
 /// it, and a power cut may have taken what it repeated last.
-fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
+pub(super) fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
     !access.sessions.read_pin(id).is_ok_and(|pin| !pin.pinned)
 }
 
@@ -210,14 +185,14 @@ pub(crate) fn prune(
     Ok(outcome)
 }
 
-/// Marks what a prune of one session, by what is kept without being asked, would drop: to every reader
-/// that is as good as gone.
+/// Marks what a prune of one session, by the rule of the store, would drop: to every reader that is as
+/// good as gone.
 ///
 /// The files are unlinked by [`unlink`], and the next checkpoint of the session takes the rows away in
 /// its own transaction, once its own name, and with it these unlinks, are durable. It also unlinks what
 /// a killed process did not.
 pub(crate) fn mark_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
-    mark(access, std::slice::from_ref(session), Going::Rule(PruneRule::default()))
+    mark(access, std::slice::from_ref(session), Going::Rule(access.upkeep.rule))
 }
 
 /// Unlinks the files of checkpoints that [`mark_behind`] has marked. What cannot be unlinked is left to
@@ -333,6 +308,8 @@ fn drop_marked(access: &Access, marked: &[CheckpointId]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::checkpoint::PinFile;
     use crate::hash::{BlobHash, Digest};
@@ -376,6 +353,7 @@ mod tests {
         keep_hourly: 0,
         keep_daily: 0,
         keep_weekly: 0,
+        keep_first: false,
     };
 
     #[test]
@@ -391,6 +369,7 @@ mod tests {
         assert_eq!(kept(&times, PruneRule { keep_weekly: 5, ..NONE }, now), [15, 39]);
         let day = Duration::from_hours(24);
         assert_eq!(kept(&times, PruneRule { keep_within: day, ..NONE }, now), [37, 38, 39]);
+        assert_eq!(kept(&times, PruneRule { keep: 2, keep_first: true, ..NONE }, now), [0, 38, 39]);
         let all = PruneRule { keep: 2, keep_daily: 2, keep_weekly: 2, keep_within: day, ..NONE };
         assert_eq!(kept(&times, all, now), [15, 35, 37, 38, 39]);
     }

@@ -372,7 +372,9 @@ mod tests {
         };
         let limited = ScopeSettings { total_limit_bytes: Some(0), ..ScopeSettings::default() };
         assert_ne!(default.digest(), moved.digest());
+        let deaf = ScopeSettings { obeys_ignore_files: false, ..ScopeSettings::default() };
         assert_ne!(default.digest(), limited.digest());
+        assert_ne!(default.digest(), deaf.digest());
         assert_eq!(default.digest(), ScopeSettings::default().digest());
     }
 

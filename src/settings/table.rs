@@ -1,5 +1,8 @@
 //! The one table of settings, from which everything else about them follows.
 
+use std::time::Duration;
+
+use crate::limits;
 use crate::settings::value::{Kind, Value};
 use crate::settings::{ColorChoice, Settings};
 
@@ -111,7 +114,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         name: "capture.file_limit",
         kind: Kind::Size(KIB, TIB),
-        default: || Value::Size(crate::limits::FILE_BYTES_DEFAULT),
+        default: || Value::Size(limits::FILE_BYTES_DEFAULT),
         in_workspace: InWorkspace::Lower,
         about: "The content of a larger file is not held.",
         set: |settings, value| {
@@ -160,7 +163,100 @@ pub static SETTINGS: &[Setting] = &[
         about: "Names whose content is never held, tracked or not, beside those built in; `!name` takes one of these back.",
         set: |settings, value| settings.scope.add_secrets(patterns(value)),
     },
+    Setting {
+        name: "retention.keep",
+        kind: Kind::Count(1, 1_000_000),
+        default: || Value::Count(limits::KEEP_DEFAULT),
+        in_workspace: InWorkspace::Refused,
+        about: "The newest so many checkpoints of a session stay, and as many safety checkpoints.",
+        set: |settings, value| set_count(&mut settings.upkeep.rule.keep, value),
+    },
+    Setting {
+        name: "retention.keep_within",
+        kind: Kind::TimeOrNone(Duration::from_mins(1), Duration::from_hours(24 * 36_500)),
+        default: || Value::Unset,
+        in_workspace: InWorkspace::Refused,
+        about: "Those that are no older stay too.",
+        set: |settings, value| settings.upkeep.rule.keep_within = time(value).unwrap_or_default(),
+    },
+    Setting {
+        name: "retention.keep_hourly",
+        kind: Kind::Count(0, 1_000_000),
+        default: || Value::Count(0),
+        in_workspace: InWorkspace::Refused,
+        about: "The newest of each of the last so many hours that have one stays too.",
+        set: |settings, value| set_count(&mut settings.upkeep.rule.keep_hourly, value),
+    },
+    Setting {
+        name: "retention.keep_daily",
+        kind: Kind::Count(0, 1_000_000),
+        default: || Value::Count(0),
+        in_workspace: InWorkspace::Refused,
+        about: "The same of days.",
+        set: |settings, value| set_count(&mut settings.upkeep.rule.keep_daily, value),
+    },
+    Setting {
+        name: "retention.keep_weekly",
+        kind: Kind::Count(0, 1_000_000),
+        default: || Value::Count(0),
+        in_workspace: InWorkspace::Refused,
+        about: "The same of weeks, which begin on Monday.",
+        set: |settings, value| set_count(&mut settings.upkeep.rule.keep_weekly, value),
+    },
+    Setting {
+        name: "retention.keep_first",
+        kind: Kind::Switch,
+        default: || Value::Switch(false),
+        in_workspace: InWorkspace::Refused,
+        about: "Whether the first checkpoint of a session stays too.",
+        set: |settings, value| settings.upkeep.rule.keep_first = is_on(value),
+    },
+    Setting {
+        name: "retention.automatic",
+        kind: Kind::Switch,
+        default: || Value::Switch(true),
+        in_workspace: InWorkspace::Refused,
+        about: "Whether each capture drops the other checkpoints of its session; `gc` and `prune` do in any case.",
+        set: |settings, value| settings.upkeep.prunes = is_on(value),
+    },
+    Setting {
+        name: "gc.every",
+        kind: Kind::TimeOrNone(Duration::from_hours(1), Duration::from_hours(24 * 365)),
+        default: || Value::Time(limits::SWEEP_EVERY_DEFAULT),
+        in_workspace: InWorkspace::Refused,
+        about: "How long after the last time a capture removes the content that no checkpoint needs; `none`: only `gc` does.",
+        set: |settings, value| settings.upkeep.sweep_every = time(value),
+    },
+    Setting {
+        name: "store.budget",
+        kind: Kind::SizeOrNone(MIB, 1024 * TIB),
+        default: || Value::Unset,
+        in_workspace: InWorkspace::Refused,
+        about: "The content of all checkpoints together, as stored; beyond it the oldest go.",
+        set: |settings, value| settings.upkeep.budget_bytes = bytes(value),
+    },
+    Setting {
+        name: "store.free_floor",
+        kind: Kind::SizeOrNone(MIB, 1024 * TIB),
+        default: || Value::Unset,
+        in_workspace: InWorkspace::Refused,
+        about: "What is to be free of the store's file system; below it the oldest checkpoints go, if that is enough.",
+        set: |settings, value| settings.upkeep.floor_bytes = bytes(value),
+    },
 ];
+
+fn set_count(place: &mut u32, value: &Value) {
+    if let Value::Count(count) = value {
+        *place = *count;
+    }
+}
+
+fn time(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Time(time) => Some(*time),
+        _ => None,
+    }
+}
 
 fn text(value: &Value) -> Option<String> {
     match value {

@@ -38,6 +38,19 @@ cross_mounts = true
 ignore_files = false
 exclude = ["build/", "!dist/"]
 secrets = ["*.token"]
+[retention]
+keep = 100
+keep_within = "7d"
+keep_hourly = 24
+keep_daily = 30
+keep_weekly = 52
+keep_first = true
+automatic = false
+[gc]
+every = "none"
+[store]
+budget = "5GiB"
+free_floor = "10GiB"
 "#;
 
 #[test]
@@ -209,6 +222,12 @@ fn a_workspace_makes_less_be_captured_and_nothing_else() {
         ("capture.file_limit = \"9MiB\"", "capture.file_limit"),
         ("capture.total_limit = \"none\"\ncapture.file_limit = \"8193KiB\"", "capture.file_limit"),
         ("capture.cross_mounts = true", "capture.cross_mounts"),
+        ("retention.keep = 5", "retention.keep"),
+        ("retention.keep = 5000", "retention.keep"),
+        ("retention.automatic = false", "retention.automatic"),
+        ("gc.every = \"none\"", "gc.every"),
+        ("store.budget = \"1MiB\"", "store.budget"),
+        ("store.free_floor = \"1TiB\"", "store.free_floor"),
         ("capture.ignore_files = false", "capture.ignore_files"),
         ("capture.exclude = [\"a\", \"!target/\"]", "capture.exclude"),
         ("capture.secrets = [\"!.env\"]", "capture.secrets"),
@@ -298,7 +317,8 @@ proptest! {
     ) {
         let mut configuration = Configuration::default();
         drop(configuration.take_workspace(Path::new(WORKSPACE), text.as_bytes()));
-        let Settings { scope, home, session, color, pager } = configuration.settings();
+        let Settings { scope, home, session, color, pager, upkeep } = configuration.settings();
+        prop_assert_eq!(upkeep, Upkeep::default());
         let (default, name) = (ScopeSettings::default(), name.as_bytes());
         prop_assert_eq!((home, session, color, pager), (None, None, ColorChoice::Auto, None));
         prop_assert!(scope.file_limit_bytes <= default.file_limit_bytes);

@@ -21,11 +21,12 @@ use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::path::RelPath;
 use crate::registration::Operation;
-use crate::retention;
+use crate::retention::{self, PruneOutcome};
 use crate::sessions::with_source;
 use crate::settings::is_version_control;
 use crate::store::{
-    Chosen, Store, interrupted, log, open_root, refuse_inside_store, refuse_too_wide, session_name,
+    Chosen, Store, evicting, interrupted, log, open_root, refuse_inside_store, refuse_too_wide,
+    session_name,
 };
 use crate::walk::{Detail, Walked, What};
 use crate::workspaces::{CacheHeader, StatCache};
@@ -519,7 +520,12 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
         let reason = format!("{what}: {}", with_source(error));
         monitor.notice(&Notice::AfterCommit { reason });
     };
-    match retention::mark_behind(access, &committed.id.session) {
+    let marked = if access.upkeep.prunes {
+        retention::mark_behind(access, &committed.id.session)
+    } else {
+        Ok(PruneOutcome::default())
+    };
+    match marked {
         Ok(marked) if marked.pruned.is_empty() => {}
         Ok(marked) => {
             // Written down first: whoever finishes this after a crash does not know why it was done.
@@ -532,7 +538,12 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
         }
         Err(error) => tell("old checkpoints were not pruned", &error),
     }
-    if let Err(error) = super::retaining::sweep_if_due(access, monitor) {
+    let stored = committed.manifest.counts.bytes_stored;
+    let is_tight = evicting::evict_if_needed(access, stored, monitor).unwrap_or_else(|error| {
+        tell("old checkpoints were not evicted", &error);
+        false
+    });
+    if let Err(error) = super::retaining::sweep_if_due(access, is_tight, monitor) {
         tell("unused content was not swept", &error);
     }
     if let Err(error) = access.index.trim_wal() {

@@ -1,5 +1,7 @@
 //! Pins, labels, prune, sweep and collection, put together.
 
+use std::time::Duration;
+
 use crate::access::Access;
 use crate::adoption;
 use crate::checkpoint::PinFile;
@@ -11,12 +13,10 @@ use crate::limits;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
-use crate::retention::{self, Effort, GcOutcome, Going, PruneOutcome, PruneRule, SweepOutcome};
+use crate::retention::{self, Effort, GcOutcome, Going, PruneOutcome, SweepOutcome};
+use crate::settings::PruneRule;
 use crate::store::capturing::{adopt_own, check_label};
-use crate::store::{Store, log};
-
-/// How long after the last sweep a capture makes another.
-const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_hours(24);
+use crate::store::{Store, evicting, log};
 
 impl Store {
     /// Pins a checkpoint: retention keeps it.
@@ -222,15 +222,16 @@ impl Store {
     /// As [`Store::gc`].
     pub fn plan_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
         let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
-        let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_default())?;
+        let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_rule(&access))?;
         let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
-        let dropped = [prune.pruned.as_slice(), &marked].concat();
+        let evict = retention::plan_eviction(&access, &prune.pruned)?;
+        let dropped = [prune.pruned.as_slice(), &marked, &evict.evicted].concat();
         let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
-        Ok(GcOutcome { prune, sweep })
+        Ok(GcOutcome { prune, evict, sweep })
     }
 
-    /// Drops old checkpoints, as [`Store::prune`] does, and removes the content that nothing names any
-    /// more.
+    /// Drops old checkpoints, as [`Store::prune`] does, and more of them if there is too much; and removes
+    /// the content that nothing names any more.
     ///
     /// Content that lost its last name less than a minute ago stays until the next time.
     ///
@@ -245,10 +246,11 @@ impl Store {
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access)?;
-        let prune = prune(&access, None, by_default(), monitor)?;
+        let prune = prune(&access, None, by_rule(&access), monitor)?;
+        let evict = evicting::evict(&access, monitor)?;
         let sweep = sweep(&access, Effort::All, monitor)?;
         access.index.empty_wal()?;
-        Ok(GcOutcome { prune, sweep })
+        Ok(GcOutcome { prune, evict, sweep })
     }
 }
 
@@ -296,8 +298,8 @@ fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<Sessio
     }
 }
 
-fn by_default() -> Going {
-    Going::Rule(PruneRule::default())
+fn by_rule(access: &Access) -> Going {
+    Going::Rule(access.upkeep.rule)
 }
 
 fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId>> {
@@ -329,7 +331,7 @@ fn prune(
     if !outcome.pruned.is_empty() {
         let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
         let why = match going {
-            Going::Rule(rule) if rule == PruneRule::default() => "retention",
+            Going::Rule(rule) if rule == access.upkeep.rule => "retention",
             Going::Rule(_) => "asked for",
             Going::Session { .. } => "the session was deleted",
         };
@@ -345,6 +347,7 @@ fn prune(
 fn sweep(access: &Access, effort: Effort, monitor: &dyn Monitor) -> Result<SweepOutcome> {
     let outcome = retention::sweep(access, effort, monitor)?;
     disk::touch(&access.layout.sweep_lock())?;
+    evicting::forget_tally(access)?;
     if outcome.blobs_removed > 0 {
         let details = serde_json::json!({
             "blobs": outcome.blobs_removed,
@@ -357,16 +360,23 @@ fn sweep(access: &Access, effort: Effort, monitor: &dyn Monitor) -> Result<Sweep
     Ok(outcome)
 }
 
-/// After a capture: sweeps if the last sweep is more than a day ago and no other runs.
-pub(super) fn sweep_if_due(access: &Access, monitor: &dyn Monitor) -> Result<()> {
+/// How long after the last sweep a capture makes another where there is too much.
+const SWEEP_EVERY_IF_TIGHT: Duration = Duration::from_mins(10);
+
+/// After a capture: sweeps if the last sweep is as long ago as it may be and no other runs.
+pub(super) fn sweep_if_due(access: &Access, is_tight: bool, monitor: &dyn Monitor) -> Result<()> {
+    let Some(mut every) = access.upkeep.sweep_every else { return Ok(()) };
+    if is_tight {
+        every = every.min(SWEEP_EVERY_IF_TIGHT);
+    }
     let file = access.layout.sweep_lock();
     let is_due = match disk::modified_ns(&file)? {
-        // A new store has nothing to sweep; its first sweep is due a day from now.
+        // A new store has nothing to sweep; its first sweep is due in so long.
         None => {
             drop(disk::try_lock(&file, LockKind::Exclusive)?);
             false
         }
-        Some(last_ns) => Timestamp::from_ns(last_ns).until(Timestamp::now()) >= SWEEP_EVERY,
+        Some(last_ns) => Timestamp::from_ns(last_ns).until(Timestamp::now()) >= every,
     };
     if !is_due {
         return Ok(());

@@ -124,6 +124,8 @@ fn the_user_takes_back_what_is_excluded_and_hides_what_is_secret() {
 fn ignore_files_are_obeyed_unless_the_user_says_no() {
     let program = program();
     program.git(["init", "-q"]);
+    // Nothing but the setting itself makes the rules other ones.
+    fs::remove_file(program.workspace().join(".git/info/exclude")).unwrap();
     fs::write(program.workspace().join(".gitignore"), "log/\n").unwrap();
     program.run(["capture"]).ok();
     assert_eq!(omitted(&program, "log").as_deref(), Some("ignored"));

@@ -224,11 +224,14 @@ fn upkeep_counts_what_it_did() {
         "blobs_waiting",
         "bytes_removed",
         "dry_run",
+        "evicted",
+        "evicted_because",
         "failed",
         "kept",
         "leftovers_removed",
         "pruned",
         "schema",
+        "short_bytes",
     ];
     assert_eq!(keys(&collected), expected);
     let verified = answer(&program, &["verify", "--read-data"]);

@@ -14,6 +14,7 @@ mod diff;
 mod doctor;
 mod documents;
 mod durable;
+mod evicting;
 mod exec;
 mod exits;
 mod export;

@@ -48,6 +48,83 @@ fn each_rule_keeps_some_and_nothing_goes_without_a_yes() {
     program.run(["verify", "--read-data"]).ok();
 }
 
+/// Runs the program so many hours from now, with a variable in its environment.
+fn later_with(program: &Program, hours: i64, variable: (&str, &str), arguments: &[&str]) -> Run {
+    let seconds = (hours * 3_600).to_string();
+    let mut command = program.command(arguments);
+    command.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", seconds).env(variable.0, variable.1);
+    run(&mut command)
+}
+
+#[test]
+fn each_capture_and_gc_follow_the_rules_of_the_settings() {
+    let program = captured();
+    let directory = program.root().join("home/.config/turnpoint");
+    fs::create_dir_all(&directory).unwrap();
+    let rules = "[retention]\nkeep = 2\nkeep_within = \"13h\"\nkeep_first = true\n";
+    fs::write(directory.join("config.toml"), rules).unwrap();
+    // Neither more nor less for a workspace that would like it otherwise.
+    fs::write(program.workspace().join(".turnpoint.toml"), "retention.keep = 1\n").unwrap();
+    program.run(["prune", "--dry-run", "--json"]).ok();
+    assert_eq!(seqs(&program, "s").len(), 12);
+    program.run(["capture", "--session", "s"]).exits(4);
+    assert_eq!(seqs(&program, "s"), [0, 9, 10, 11, 12]);
+    // A rule of one's own takes the place of one of them, for once.
+    let planned = program.run(["prune", "--keep-within", "1h", "--dry-run", "--json"]).ok().json();
+    assert_eq!(planned["pruned"].as_array().unwrap().len(), 2);
+    assert_eq!(program.run(["prune", "--json"]).ok().json()["pruned"], serde_json::json!([]));
+    let only_keep = "[retention]\nkeep = 2\n";
+    fs::write(directory.join("config.toml"), only_keep).unwrap();
+    let collected = program.run(["gc", "--json"]).ok().json();
+    assert_eq!(collected["pruned"].as_array().unwrap().len(), 3);
+    assert_eq!(seqs(&program, "s"), [11, 12]);
+    let log = program.run(["operations", "--json"]).ok().json();
+    let why: Vec<_> =
+        log["operations"].as_array().unwrap().iter().map(|it| it["why"].clone()).collect();
+    assert_eq!(why, ["retention", "retention"]);
+    program.run(["verify", "--read-data"]).ok();
+}
+
+#[test]
+fn more_than_twenty_stay_where_the_settings_say_so_and_all_where_nothing_is_automatic() {
+    let program = captured();
+    let capture = ["capture", "--session", "s"];
+    for number in 12..26 {
+        fs::write(program.workspace().join("a.txt"), number.to_string()).unwrap();
+        later_with(&program, 0, ("TURNPOINT_RETENTION_KEEP", "24"), &capture).ok();
+    }
+    assert_eq!(seqs(&program, "s"), (2..26).collect::<Vec<u64>>());
+    later_with(&program, 0, ("TURNPOINT_RETENTION_AUTOMATIC", "false"), &capture).ok();
+    assert_eq!(seqs(&program, "s").len(), 25);
+    program.run(capture).ok();
+    assert_eq!(seqs(&program, "s").len(), 20);
+}
+
+#[test]
+fn content_is_swept_as_often_as_the_settings_say() {
+    let program = captured();
+    program.run(["prune", "--keep", "1", "--yes"]).ok();
+    let waiting =
+        || program.run(["stats", "--json"]).ok().json()["waiting_blobs"].as_u64().unwrap();
+    assert!(waiting() > 0);
+    let capture = ["capture", "--if-changed", "--session", "s"];
+    let touch = |text: &str| fs::write(program.workspace().join("a.txt"), text).unwrap();
+    let unneeded = || {
+        let json = later(&program, 50, &["stats", "--json"]).ok().json();
+        json["unneeded_blobs"].as_u64().unwrap()
+    };
+    assert!(unneeded() > 0);
+    touch("one");
+    later_with(&program, 49, ("TURNPOINT_GC_EVERY", "none"), &capture).ok();
+    assert!(unneeded() > 0);
+    touch("two");
+    later_with(&program, 49, ("TURNPOINT_GC_EVERY", "30d"), &capture).ok();
+    assert!(unneeded() > 0);
+    touch("three");
+    later_with(&program, 49, ("TURNPOINT_GC_EVERY", "48h"), &capture).ok();
+    assert_eq!(unneeded(), 0);
+}
+
 #[test]
 fn a_day_keeps_its_newest() {
     let program = captured();

@@ -9,11 +9,11 @@ use super::duration;
 
 /// Drop old checkpoints
 ///
-/// By default the newest 20 of each session stay, with as many safety checkpoints; each capture does
-/// this for its own session, whatever rules were given here. Each --keep-... rule keeps some of what
-/// there is now, and what one rule keeps stays; to keep something for good, pin it. Pinned checkpoints,
-/// and the newest of each workspace, always stay. With a rule it asks; without a terminal it needs
-/// --yes. `turnpoint gc` then frees the space.
+/// What the settings say stays: of each session the newest 20, with as many safety checkpoints, unless
+/// `retention.keep` and its like say otherwise. Each capture does this for its own session. A --keep-...
+/// rule takes the place of its setting for this once; what one rule keeps stays. Pinned checkpoints, and
+/// the newest of each workspace, always stay. With a rule it asks; without a terminal it needs --yes.
+/// `turnpoint gc` then frees the space.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint prune --dry-run\n  \
@@ -21,7 +21,7 @@ use super::duration;
                         turnpoint prune --keep 0 --keep-within 7d --keep-daily 30\n  \
                         turnpoint prune --session fix-login --delete")]
 pub(crate) struct PruneArguments {
-    /// The newest N of a session stay [default: 20]
+    /// The newest N of a session stay
     #[arg(long, value_name = "N")]
     pub(crate) keep: Option<u32>,
     /// Those of the last days or hours stay too, such as `7d` or `36h`

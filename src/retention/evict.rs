@@ -1,0 +1,197 @@
+//! Which checkpoints go where the store is larger, or the disk fuller, than the user wants.
+//!
+//! The oldest go first, and no more than it takes. How much their going frees is known exactly, by the
+//! rows of references: content that another checkpoint names as well is not counted. It is on the disk
+//! until a sweep has removed it, a minute later at the earliest, so what waits for that is counted as
+//! free; else the next capture would drop more, for the same room.
+//!
+//! From there on it is a prune: mark, durably; account; unlink; delete the rows.
+
+use std::collections::HashSet;
+
+use crate::access::Access;
+use crate::checkpoint::{CheckpointRow, CheckpointState, Place, in_order_of_making};
+use crate::clock::Timestamp;
+use crate::disk;
+use crate::error::Result;
+use crate::id::{CheckpointId, WorkspaceId};
+use crate::index::{ContentBytes, ReadTx};
+use crate::journal;
+use crate::limits;
+use crate::retention::prune::is_pinned;
+
+/// Why checkpoints are evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tightness {
+    /// The store holds more content than its budget allows.
+    Budget,
+    /// The file system has less free room than is to be left.
+    FreeSpace,
+}
+
+impl Tightness {
+    /// As a word for scripts, which never changes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::FreeSpace => "free-space",
+        }
+    }
+}
+
+/// What an eviction did, or would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EvictOutcome {
+    /// The checkpoints that go, the oldest first.
+    pub evicted: Vec<CheckpointId>,
+    /// What is too tight; `None` where nothing is.
+    pub because: Option<Tightness>,
+    /// How many bytes of content, as stored, lose their last name with them.
+    pub released_bytes: u64,
+    /// How much is still too much: all that is left is pinned, or needed, or the newest.
+    pub short_bytes: u64,
+    /// How many bytes of content, as stored, are named then.
+    pub content_bytes: u64,
+}
+
+/// How many bytes must lose their names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Excess {
+    /// So that the content fits the budget.
+    budget: u64,
+    /// So that as much of the disk is free as is to be left.
+    free_space: u64,
+}
+
+impl Excess {
+    /// Both together.
+    fn largest(self) -> u64 {
+        self.budget.max(self.free_space)
+    }
+
+    /// By what the user wants, what there is, and what is free.
+    fn of(budget: Option<u64>, floor: Option<u64>, content: ContentBytes, available: u64) -> Self {
+        let free_soon = available.saturating_add(content.unnamed);
+        Self {
+            budget: budget.map_or(0, |budget| content.named.saturating_sub(budget)),
+            free_space: floor.map_or(0, |floor| floor.saturating_sub(free_soon)),
+        }
+    }
+}
+
+/// Those that may go, in the order in which they go. Pure.
+///
+/// Never: pinned ones, the newest of each workspace in each session, safety checkpoints younger than a
+/// day, what `protected` names.
+fn may_go(
+    rows: Vec<CheckpointRow>,
+    protected: &HashSet<CheckpointId>,
+    now: Timestamp,
+) -> Vec<CheckpointId> {
+    let mut live: Vec<CheckpointRow> =
+        rows.into_iter().filter(|row| row.state == CheckpointState::Live).collect();
+    live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
+    let mut seen: HashSet<(String, WorkspaceId)> = HashSet::new();
+    live.retain(|row| {
+        let is_newest = seen.insert((row.id.session.folded(), row.workspace));
+        let is_young_safety = row.is_safety() && row.created_at.until(now) < limits::SAFETY_KEEP;
+        !(is_newest || is_young_safety || row.pin.pinned || protected.contains(&row.id))
+    });
+    let ordered = in_order_of_making(live, |row| Place {
+        id: &row.id,
+        parent: None,
+        created_at: Some(row.created_at),
+    });
+    ordered.into_iter().map(|row| row.id).collect()
+}
+
+/// How many of those that may go, in order, go. `steps` says how many bytes are released once the first
+/// has gone, the first two, and so on, up to where nothing is too much any more or nobody is left;
+/// `going` is released without any. Pure.
+fn how_many(steps: &[u64], going: u64, excess: Excess) -> usize {
+    let in_all = steps.last().copied().unwrap_or(going);
+    // Where even all of them do not make enough of the disk free, something else fills it: the history
+    // would go for nothing. A budget is about the store alone, so that each one helps.
+    let floor_helps = in_all >= excess.free_space;
+    let goal = if floor_helps { excess.largest() } else { excess.budget };
+    if going >= goal {
+        return 0;
+    }
+    steps.iter().position(|&released| released >= goal).map_or(steps.len(), |last| last + 1)
+}
+
+/// What must go beside `gone`, and beside what is marked already.
+///
+/// # Errors
+/// A journal that cannot be understood stops it, as it stops a prune.
+///
+/// Cost: the rows of all blobs; where something is too much, the entries of the pages that lose their last
+/// name.
+pub(crate) fn plan_eviction(access: &Access, gone: &[CheckpointId]) -> Result<EvictOutcome> {
+    access.index.read("plan an eviction", |tx| plan_in(access, &tx, gone))
+}
+
+fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<EvictOutcome> {
+    let (budget, floor) = (access.upkeep.budget_bytes, access.upkeep.floor_bytes);
+    if budget.is_none() && floor.is_none() {
+        return Ok(EvictOutcome::default());
+    }
+    let content = tx.content_bytes()?;
+    let excess = Excess::of(budget, floor, content, disk::available_bytes(&access.tmp)?);
+    let mut gone: HashSet<CheckpointId> = gone.iter().cloned().collect();
+    gone.extend(tx.pruning_checkpoints()?);
+    let (mut releasing, mut going) = (tx.releasing()?, 0);
+    for id in &gone {
+        going = releasing.release(id)?;
+    }
+    let content_bytes = content.named.saturating_sub(going);
+    if going >= excess.largest() {
+        return Ok(EvictOutcome { content_bytes, ..EvictOutcome::default() });
+    }
+    let mut protected = tx.protected_checkpoints()?;
+    protected.extend(journal::needed_by_journals(&access.layout)?);
+    protected.extend(gone);
+    let mut candidates = may_go(tx.all_checkpoints()?, &protected, Timestamp::now());
+    candidates.retain(|id| !is_pinned(access, id));
+    let mut steps: Vec<u64> = Vec::new();
+    for id in &candidates {
+        if steps.last().is_some_and(|released| *released >= excess.largest()) {
+            break;
+        }
+        steps.push(releasing.release(id)?);
+    }
+    let count = how_many(&steps, going, excess);
+    candidates.truncate(count);
+    let released = count.checked_sub(1).map_or(going, |last| steps[last]);
+    let by_budget = excess.budget > going;
+    Ok(EvictOutcome {
+        evicted: candidates,
+        because: Some(if by_budget { Tightness::Budget } else { Tightness::FreeSpace }),
+        released_bytes: released - going,
+        short_bytes: excess.largest().saturating_sub(released),
+        content_bytes: content.named.saturating_sub(released),
+    })
+}
+
+/// Marks what must go: to every reader it is as good as gone. [`crate::retention::finish_pruning`] does
+/// the rest.
+///
+/// # Durability
+/// The marks survive a power cut.
+pub(crate) fn mark_evicted(access: &Access) -> Result<EvictOutcome> {
+    let planned = plan_eviction(access, &[])?;
+    if planned.evicted.is_empty() {
+        return Ok(planned);
+    }
+    // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
+    access.index.write_durably("mark checkpoints", |tx| {
+        let mut outcome = plan_in(access, &tx, &[])?;
+        outcome.evicted = tx.mark_pruning(&outcome.evicted)?;
+        Ok(outcome)
+    })
+}
+
+#[cfg(test)]
+mod tests;

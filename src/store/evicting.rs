@@ -1,0 +1,117 @@
+//! Keeping a store within its budget, and room on its disk.
+
+use std::time::Duration;
+
+use crate::access::Access;
+use crate::clock::Timestamp;
+use crate::disk::{self, Dir};
+use crate::error::Result;
+use crate::layout::TALLY;
+use crate::monitor::{Monitor, Notice};
+use crate::retention::{self, EvictOutcome, Tightness};
+use crate::store::log;
+
+/// How long after it was told that nothing more may go a capture looks again.
+const LOOK_AGAIN: Duration = Duration::from_mins(10);
+
+/// The longest text of a tally.
+const TALLY_BYTES_MAX: u64 = 256;
+
+/// What is remembered between two captures, so that a turn need not count the content of the store.
+/// Only a hint: where it is lost, or several captures write it at once, it is too high or too low until
+/// the content is counted again, which is before anything goes, and after each sweep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    /// How many bytes of content are named, at most.
+    content_bytes: Option<u64>,
+    /// Whether it was told that they are too many and none may go.
+    is_told: bool,
+}
+
+impl Tally {
+    fn read(access: &Access) -> Self {
+        let text = disk::read_small(&access.layout.tally(), TALLY_BYTES_MAX).ok().flatten();
+        let text = text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
+        let mut words = text.split_whitespace();
+        let content_bytes = words.next().and_then(|word| word.parse().ok());
+        Self { content_bytes, is_told: words.next() == Some("told") }
+    }
+
+    fn write(self, access: &Access) -> Result<()> {
+        let Some(bytes) = self.content_bytes else { return Ok(()) };
+        let text = format!("{bytes}{}\n", if self.is_told { " told" } else { "" });
+        let root = Dir::open(access.layout.root())?;
+        disk::replace(&root, TALLY.as_bytes(), text.as_bytes(), &access.tmp)
+    }
+}
+
+/// Forgets what was remembered: content went, and nobody has counted how much of it.
+pub(super) fn forget_tally(access: &Access) -> Result<()> {
+    disk::remove_file(&access.layout.tally()).map(|_| ())
+}
+
+/// After a capture that stored so many bytes: drops the oldest checkpoints if there is too much. Says
+/// whether there was, so that a sweep is worth it earlier.
+///
+/// Cost: reading and writing one small file, and asking the file system how much is free. More only where
+/// there seems to be too much.
+pub(super) fn evict_if_needed(
+    access: &Access,
+    stored_bytes: u64,
+    monitor: &dyn Monitor,
+) -> Result<bool> {
+    let (budget, floor) = (access.upkeep.budget_bytes, access.upkeep.floor_bytes);
+    if budget.is_none() && floor.is_none() {
+        return Ok(false);
+    }
+    let mut tally = Tally::read(access);
+    let known = tally.content_bytes.map(|bytes| bytes.saturating_add(stored_bytes));
+    let is_over = budget.is_some_and(|budget| known.is_none_or(|known| known > budget));
+    let is_low = match floor {
+        Some(floor) => disk::available_bytes(&access.tmp)? < floor,
+        None => false,
+    };
+    let looked_at = disk::modified_ns(&access.layout.tally())?.unwrap_or(i64::MIN);
+    let was_just_told =
+        tally.is_told && Timestamp::from_ns(looked_at).until(Timestamp::now()) < LOOK_AGAIN;
+    if was_just_told {
+        return Ok(is_over || is_low);
+    }
+    if is_over || is_low {
+        let outcome = evict(access, monitor)?;
+        if !outcome.evicted.is_empty() || (outcome.short_bytes > 0 && !tally.is_told) {
+            monitor.notice(&Notice::Evicted {
+                checkpoints: outcome.evicted.len() as u64,
+                because: outcome.because.map_or("", Tightness::as_str),
+                released_bytes: outcome.released_bytes,
+                short_bytes: outcome.short_bytes,
+            });
+        }
+        tally.is_told = outcome.short_bytes > 0;
+        tally.content_bytes = Some(outcome.content_bytes);
+    } else {
+        tally = Tally { content_bytes: known, is_told: false };
+    }
+    tally.write(access)?;
+    Ok(is_over || is_low)
+}
+
+/// Drops the oldest checkpoints if there is too much.
+pub(super) fn evict(access: &Access, monitor: &dyn Monitor) -> Result<EvictOutcome> {
+    let outcome = retention::mark_evicted(access)?;
+    let Some(because) = outcome.because else { return Ok(outcome) };
+    if !outcome.evicted.is_empty() {
+        // Written down first: whoever finishes this after a crash does not know why it was done.
+        let ids: Vec<_> = outcome.evicted.iter().map(log::id).collect();
+        let details = serde_json::json!({
+            "checkpoints": ids,
+            "why": because.as_str(),
+            "bytes": outcome.released_bytes,
+        });
+        if let Err(error) = log::append(access, "evict", details) {
+            log::tell_unwritten(&error, monitor);
+        }
+        retention::finish_pruning(access)?;
+    }
+    Ok(outcome)
+}
