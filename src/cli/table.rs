@@ -80,7 +80,7 @@ impl Table {
 }
 
 /// Ends a row with its last cell: beside the others where it fits, wrapped below itself where there
-/// is room, else below the row.
+/// is room, else below the row. A word, such as a path, that is whole only there goes there too.
 fn push_last(
     lines: &mut Vec<String>,
     line: String,
@@ -94,7 +94,10 @@ fn push_last(
         return;
     }
     let width = width.unwrap_or(usize::MAX);
-    if start + LAST_COLUMN_MIN <= width {
+    let room = width.saturating_sub(OWN_LINE_INDENT).max(1);
+    let longest = last.split(' ').map(length).max().unwrap_or(0);
+    let is_whole_below = start + longest > width && longest <= room;
+    if start + LAST_COLUMN_MIN <= width && !is_whole_below {
         let mut first = Some(line);
         for part in format::wrapped(last, width - start) {
             let before = first.take().unwrap_or_else(|| " ".repeat(start));
@@ -103,7 +106,6 @@ fn push_last(
         return;
     }
     lines.push(line.trim_end().to_owned());
-    let room = width.saturating_sub(OWN_LINE_INDENT).max(1);
     lines.extend(
         format::wrapped(last, room)
             .iter()
@@ -133,6 +135,19 @@ mod tests {
             table().lines(None),
             [" N  WORD    NOTE", " 1  a", "10  longer  some words that need room"]
         );
+    }
+
+    #[test]
+    fn a_path_is_broken_only_where_no_line_holds_it() {
+        let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+        for path in ["src/short.rs", "src/longer-than-the-rest.rs"] {
+            table.row(vec!["-rw-r--r--".into(), path.into()]);
+        }
+        assert_eq!(
+            table.lines(Some(31)),
+            ["-rw-r--r--  src/short.rs", "-rw-r--r--", "    src/longer-than-the-rest.rs"]
+        );
+        assert_eq!(table.lines(Some(30))[1], "-rw-r--r--  src/longer-than-the-rest.rs");
     }
 
     #[test]
