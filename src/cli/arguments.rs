@@ -286,14 +286,13 @@ pub(crate) struct RestoreArguments {
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
-    /// Carry out the plan in this file, of whichever command, or refuse if the workspace or the
-    /// checkpoint is not as it was
+    /// Carry out the plan in this file, or refuse if something is not as it was
     #[arg(long, value_name = "FILE", conflicts_with_all = ["words", "paths", "at", "plan_out", "thorough", "preserve_mtime"])]
     pub(crate) apply: Option<PathBuf>,
-    /// Write the checkpoint into this directory, which is new or empty, and leave the workspace alone
+    /// Write the checkpoint into this new or empty directory, and leave the workspace alone
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan_out", "apply"])]
     pub(crate) into: Option<PathBuf>,
-    /// With --into: DIR may hold something; create and overwrite there, and delete nothing
+    /// With --into: DIR may hold something, of which nothing is deleted
     #[arg(long, requires = "into")]
     pub(crate) overlay: bool,
     /// Complete a restore of this workspace that was interrupted

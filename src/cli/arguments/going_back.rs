@@ -14,8 +14,7 @@ pub(crate) struct PlanArguments {
     /// Show the plan and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write the plan to this new file too, outside of the workspace, for `turnpoint restore --apply`,
-    /// and change nothing
+    /// Write the plan to this new file outside of the workspace, and change nothing
     #[arg(long, value_name = "FILE", conflicts_with = "yes")]
     pub(crate) plan_out: Option<PathBuf>,
 }
@@ -26,13 +25,13 @@ pub(crate) struct ChangeArguments {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// The session that the safety checkpoint goes to, and the one that is meant where none is named
+    /// The session for the safety checkpoint, and the one meant where none is named
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// Compare every file by content, and trust no time stamp
     #[arg(long)]
     pub(crate) thorough: bool,
-    /// Put recorded modification times back, instead of the present time that builds rely on
+    /// Put recorded modification times back, by which builds do not see the change
     #[arg(long)]
     pub(crate) preserve_mtime: bool,
     /// Restore `/`, the home directory, or what contains it
