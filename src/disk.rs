@@ -39,6 +39,6 @@ pub(crate) use small::{
 };
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{
-    ask_to_end, available_bytes, boot_id, coarse_now_ns, file_system, is_withheld, machine_id,
-    mounts_below, processes_in, user,
+    available_bytes, boot_id, coarse_now_ns, end_group, file_system, is_withheld, machine_id,
+    mounts_below, processes_that_stay_in, user,
 };

@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -387,6 +388,10 @@ fn finish(
         Ending::Killed(after) => Some(Instant::now() + after),
         Ending::Asked => None,
     };
+    if matches!(ending, Ending::Asked) {
+        // What it starts is ended with it; the keyboard's signals are for the program alone.
+        command.process_group(0);
+    }
     let child = command.spawn().map_err(|error| match error.kind() {
         // A missing directory to run in gives the same kind.
         io::ErrorKind::NotFound if directory.is_dir() => GitError::NotInstalled,
@@ -440,7 +445,7 @@ impl Drop for Running {
             // Each fails only where the child is gone already.
             drop(match self.ending {
                 Ending::Killed(_) => self.child.kill(),
-                Ending::Asked => disk::ask_to_end(&self.child),
+                Ending::Asked => disk::end_group(&mut self.child),
             });
             drop(self.child.wait());
         }

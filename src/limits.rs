@@ -97,6 +97,9 @@ pub const VANISHED_LOOKS_MAX: u32 = 4;
 /// Before the work tree of a run is removed it is captured until nothing new is found, this often at most.
 pub const REMOVAL_LOOKS_MAX: u32 = 5;
 
+/// A process that is in a work tree is given this time to leave before the removal is refused.
+pub const LEAVING_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// How often a file that changes under the reader is read again before it is kept as unstable.
 pub const UNSTABLE_READS_MAX: u32 = 3;
 

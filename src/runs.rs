@@ -181,6 +181,23 @@ impl Runs {
         Ok(())
     }
 
+    /// Removes the locks of runs that were never recorded: their processes were killed just before that.
+    pub(crate) fn remove_stray_locks(&self, workspace: WorkspaceId) -> Result<()> {
+        let dir = Dir::open(&self.directory(workspace))?;
+        for name in dir.names()? {
+            let Some(id) = name.strip_suffix(b".lock").and_then(parsed::<RunId>) else { continue };
+            let record = format!("{id}.json");
+            if dir.stat(record.as_bytes())?.is_none()
+                && let Some(_lock) = disk::try_lock(&dir.path_of(&name), LockKind::Exclusive)?
+                // Recorded since, or not: who would record it now finds the name gone, or taken.
+                && dir.stat(record.as_bytes())?.is_none()
+            {
+                dir.try_unlink(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Every run, in order of its beginning, and the records that cannot be understood.
     ///
     /// Cost: one small file each.
@@ -352,5 +369,14 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         runs.forget(&record).unwrap();
         assert_eq!(all(), (vec![], vec![]));
+
+        // A process that was killed before it recorded its run leaves a lock, one that lives holds it.
+        let lock =
+            |id| disk::modified_ns(&runs.directory(record.workspace).join(format!("{id}.lock")));
+        let (dead, living) = (RunId::random(), RunId::random());
+        drop(runs.lock(record.workspace, dead).unwrap().unwrap());
+        let _held = runs.lock(record.workspace, living).unwrap().unwrap();
+        runs.remove_stray_locks(record.workspace).unwrap();
+        assert_eq!((lock(dead).unwrap(), lock(living).unwrap().is_some()), (None, true));
     }
 }

@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, Signal};
 use rustix::time::ClockId;
 
 use crate::disk::dir::Dir;
@@ -119,20 +120,44 @@ pub(crate) fn coarse_now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// Asks a process that was started here, and is not reaped yet, to end.
-pub(crate) fn ask_to_end(child: &std::process::Child) -> std::io::Result<()> {
-    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let id = id.ok_or(Errno::SRCH)?;
-    Ok(rustix::process::kill_process(id, rustix::process::Signal::TERM)?)
+/// Asks a process that was started here as the first of a group, and all that it has started in that, to
+/// end, and waits until they have: none of them writes anything afterwards. One that does not heed it is
+/// waited for as long as for a lock.
+pub(crate) fn end_group(child: &mut std::process::Child) -> std::io::Result<()> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    rustix::process::kill_process_group(id, Signal::TERM)?;
+    child.wait()?;
+    let begun = Instant::now();
+    while rustix::process::test_kill_process_group(id).is_ok() {
+        if begun.elapsed() >= limits::LOCK_WAIT_MAX {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
-/// The processes whose working directory is `directory`, a real path, or lies in it, as far as this user
-/// may know it; in order, without this one.
+/// The processes that go on having `directory`, a real path, or one in it, as their working directory: those
+/// that leave it within `wait_max` are none, such as what git starts in the background after a commit.
+pub(crate) fn processes_that_stay_in(directory: &Path, wait_max: Duration) -> Result<Vec<u32>> {
+    let begun = Instant::now();
+    loop {
+        let found = processes_in(directory)?;
+        if found.is_empty() || begun.elapsed() >= wait_max {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes whose working directory is `directory` or lies in it, as far as this user may know it; in
+/// order, without this one.
 ///
 /// Cost: one call for each process of the machine.
-pub(crate) fn processes_in(directory: &Path) -> Result<Vec<u32>> {
+fn processes_in(directory: &Path) -> Result<Vec<u32>> {
     let mut found = Vec::new();
-    for (name, _) in crate::disk::list_dir(Path::new("/proc"))? {
+    // Names alone: what they are of may be gone by now.
+    for name in Dir::open(Path::new("/proc"))?.names()? {
         let Some(id) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok()) else {
             continue;
         };

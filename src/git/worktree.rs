@@ -5,7 +5,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +18,9 @@ use crate::path::RelPath;
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
+
+/// How often git is run again that stumbled over a work tree of somebody else's.
+const WRITES_MAX: u32 = 100;
 
 /// Where a directory is, as git sees it.
 #[derive(Debug)]
@@ -118,12 +120,18 @@ pub(crate) fn add_worktree(
     lock: &Lock,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), GitError> {
-    let mut command = surrounded(&repository.top);
-    // Relative paths would set an extension in the shared configuration.
-    command.args(["-c", "worktree.useRelativePaths=false"]);
-    command.args(["worktree", "add", "--quiet", "--no-track", "-b", branch]);
-    command.arg("--").arg(path).arg(commit);
-    write(command, &repository.top, lock, is_cancelled)
+    let top = &repository.top;
+    let add = |is_again: bool| {
+        let mut command = surrounded(top);
+        // Relative paths would set an extension in the shared configuration.
+        command.args(["-c", "worktree.useRelativePaths=false"]);
+        // The branch may be there from the first time.
+        let new = if is_again { "-B" } else { "-b" };
+        command.args(["worktree", "add", "--quiet", "--no-track", new, branch]);
+        command.arg("--").arg(path).arg(commit);
+        command
+    };
+    write(add, top, path, lock, is_cancelled)
 }
 
 /// Removes the work tree at `path` with everything in it, as git does it; with `is_half_made` also one that
@@ -137,24 +145,35 @@ pub(crate) fn remove_worktree(
     is_half_made: bool,
     lock: &Lock,
 ) -> Result<(), GitError> {
-    let mut command = surrounded(common_dir);
-    command.arg(joined("--git-dir=", common_dir)).args(["worktree", "remove", "--force"]);
-    if is_half_made {
-        command.arg("--force");
-    }
-    command.arg("--").arg(path);
-    write(command, common_dir, lock, &|| false)
+    let remove = |_| {
+        let mut command = surrounded(common_dir);
+        command.arg(joined("--git-dir=", common_dir)).args(["worktree", "remove", "--force"]);
+        if is_half_made {
+            command.arg("--force");
+        }
+        command.arg("--").arg(path);
+        command
+    };
+    write(remove, common_dir, path, lock, &|| false)
 }
 
-/// Deletes a branch, wherever it leads.
+/// Deletes the branch of the work tree at `path`, wherever it leads.
 ///
 /// # Errors
 /// See [`GitError`].
-pub(crate) fn delete_branch(common_dir: &Path, branch: &str, lock: &Lock) -> Result<(), GitError> {
-    let mut command = surrounded(common_dir);
-    command.arg(joined("--git-dir=", common_dir));
-    command.args(["branch", "--quiet", "-D", "--", branch]);
-    write(command, common_dir, lock, &|| false)
+pub(crate) fn delete_branch(
+    common_dir: &Path,
+    path: &Path,
+    branch: &str,
+    lock: &Lock,
+) -> Result<(), GitError> {
+    let delete = |_| {
+        let mut command = surrounded(common_dir);
+        command.arg(joined("--git-dir=", common_dir));
+        command.args(["branch", "--quiet", "-D", "--", branch]);
+        command
+    };
+    write(delete, common_dir, path, lock, &|| false)
 }
 
 /// Adds `line` to the patterns that no work tree of the repository shows, unless it is there.
@@ -507,18 +526,37 @@ fn ask_of(git_dir: &Path, words: &[&str]) -> Result<Answer, GitError> {
     finish(command, git_dir, Ending::Asked, &|| false)
 }
 
-/// Has git write. Its input is the file of the lock, in which nothing is: so the lock is held for as long as
-/// it runs, and its end is known also to those who come after this process was killed.
+/// Has git write, for the work tree at `path`. Its input is the file of the lock, in which nothing is: so the
+/// lock is held for as long as it runs, and its end is known also to those who come after this process was
+/// killed.
+///
+/// git reads what it keeps of every work tree, and fails on one that is just being made or removed by
+/// somebody else. It is tried again then; `command` is told so.
 fn write(
-    mut command: Command,
+    command: impl Fn(bool) -> Command,
     directory: &Path,
+    path: &Path,
     lock: &Lock,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), GitError> {
-    let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
-    // The keyboard's signals are for the program, which has git end as is right for what it does.
-    command.stdin(file).process_group(0);
-    finish(command, directory, Ending::Asked, is_cancelled)?.success().map(drop)
+    let own = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of_another =
+        |reason: &str| reason.contains("/worktrees/") && !reason.contains(own.as_ref());
+    let mut tries = 0;
+    loop {
+        let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
+        let mut command = command(tries > 0);
+        command.stdin(file);
+        match finish(command, directory, Ending::Asked, is_cancelled)?.success() {
+            Err(GitError::Failed { reason })
+                if tries < WRITES_MAX && is_of_another(&reason) && !is_cancelled() =>
+            {
+                tries += 1;
+                std::thread::sleep(super::POLL);
+            }
+            ended => return ended.map(drop),
+        }
+    }
 }
 
 /// Puts in place what git lacks of a work tree that it was killed over making, without which it does not

@@ -6,6 +6,7 @@ use super::{RemoveOptions, failed};
 use crate::disk::{self, Dir, Lock};
 use crate::error::{IsolationError, Result};
 use crate::git::{self, Administration, IndexStamp, Repository, Status, Tips};
+use crate::limits;
 use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -102,7 +103,7 @@ pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
     }
-    let processes = disk::processes_in(&path)?;
+    let processes = disk::processes_that_stay_in(&path, limits::LEAVING_WAIT_MAX)?;
     if !processes.is_empty() {
         return Err(IsolationError::InUse { path, processes }.into());
     }
@@ -264,7 +265,7 @@ pub(crate) fn remove(record: &RunRecord, found: &Found, lock: &Lock) -> Result<(
     let branch = record.branch();
     let is_there = git::exists(common_dir, &format!("refs/heads/{branch}"));
     let branch = is_there.and_then(|is_there| {
-        if is_there { git::delete_branch(common_dir, &branch, lock) } else { Ok(()) }
+        if is_there { git::delete_branch(common_dir, &path, &branch, lock) } else { Ok(()) }
     });
     leave(record);
     tree.map_err(failed("remove the work tree"))?;

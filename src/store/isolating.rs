@@ -1,6 +1,7 @@
 //! Runs in work trees of their own, put together: a work tree, checkpoints before and after, and a
 //! removal that loses nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::compare::{Change, ChangeKind};
 use crate::disk::{self, Lock};
 use crate::error::{BadFile, Error, IsolationError, Result};
 use crate::git;
-use crate::id::{CheckpointId, RunId, SessionName};
+use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
 use crate::isolate::{self, Ground, RemoveOptions, RemovedRun, Stage};
 use crate::limits;
 use crate::manifest::Trigger;
@@ -563,6 +564,10 @@ impl Store {
     ) -> Result<PrunedRuns> {
         let (records, _) = self.runs_of(directory, monitor)?;
         let (runs, now) = (self.remembered_runs(), Timestamp::now());
+        let workspaces: BTreeSet<WorkspaceId> = records.iter().map(|it| it.workspace).collect();
+        if !dry_run {
+            workspaces.into_iter().try_for_each(|workspace| runs.remove_stray_locks(workspace))?;
+        }
         let mut pruned = PrunedRuns::default();
         for record in records {
             let is_due = match (record.state, record.ended_at) {

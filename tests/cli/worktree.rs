@@ -659,6 +659,7 @@ fn eight_runs_at_once_do_not_meet() {
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(i32::try_from(number % 2).unwrap()), "{stderr}");
+        assert!(!stderr.contains("error: "), "{stderr}");
     }
     assert_eq!((runs(&program, &[]).len(), runs(&program, &["--removed"]).len()), (4, 4));
     assert_eq!(ground(&program), before);
@@ -824,6 +825,60 @@ fn a_signal_to_the_program_ends_the_command_and_what_it_made_is_cleared() {
     assert_cleared(&program);
     let kept = &runs(&program, &["--removed"])[0]["kept"];
     assert_eq!(cat(&program, kept, "made"), b"made\n");
+}
+
+/// While git checks files out: it does not end by itself.
+#[test]
+fn what_is_being_made_goes_when_the_making_is_stopped() {
+    let program = program();
+    let begun = program.root().join("begun");
+    build(
+        &program.workspace(),
+        [(".gitattributes", file("*.slow filter=slow\n")), ("z.slow", file("z\n"))],
+    );
+    program.git(["add", ".gitattributes", "z.slow"]);
+    program.git(["commit", "-q", "-m", "slow"]);
+    program.git([
+        "config",
+        "filter.slow.smudge",
+        &format!("touch {}; sleep 60; cat", begun.display()),
+    ]);
+    let before = ground(&program);
+    let mut command = program.command(["exec", "--worktree", "--", "touch", "ran"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let waited = Instant::now();
+    while !begun.exists() {
+        assert!(waited.elapsed() < Duration::from_mins(1), "the filter was not run");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
+    assert!(stderr.contains("is removed again"), "{stderr}");
+    assert_cleared(&program);
+    assert_eq!(ground(&program), before);
+    // Nothing of git goes on: the filter was ended with it.
+    assert!(waited.elapsed() < Duration::from_mins(1), "the filter was waited for");
+}
+
+#[test]
+fn a_checkout_that_fails_in_the_middle_leaves_nothing() {
+    let program = program();
+    let mut noise = vec![0; 400_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    fs::write(program.workspace().join("noise"), noise).unwrap();
+    program.git(["add", "noise"]);
+    program.git(["commit", "-q", "-m", "noise", "--", "noise"]);
+    let before = ground(&program);
+    let limit = ["bash", "-c", "ulimit -f 300; exec \"$@\"", "bash"];
+    let words = ["exec", "--worktree", "--", "touch", "ran"];
+    let refused = run(&mut program.under(&limit, words)).exits(125);
+    assert!(refused.stderr.contains("git cannot make a work tree"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is removed again"), "{}", refused.stderr);
+    assert_cleared(&program);
+    assert_eq!(ground(&program), before);
 }
 
 #[test]
