@@ -65,7 +65,7 @@ pub(crate) struct GlobalArguments {
     /// Work in this directory: it is the workspace, and relative paths start there
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Which workspace the directory is, where its path and the directory itself disagree
+    /// Which workspace this is, where path and directory disagree
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) workspace: Option<WorkspaceId>,
     /// Answer with one JSON document; never ask
@@ -80,8 +80,8 @@ pub(crate) struct GlobalArguments {
     /// Append to FILE what is done and how long it takes
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
-    /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    /// When to use colors: `auto` (on a terminal, unless `NO_COLOR` is set), `always`, `never`
+    #[arg(long, global = true, value_enum, value_name = "WHEN", hide_possible_values = true)]
     pub(crate) color: Option<ColorWhen>,
 }
 
@@ -276,7 +276,6 @@ pub(crate) struct CatArguments {
                         turnpoint restore --dry-run latest\n  \
                         turnpoint restore latest~1\n  \
                         turnpoint restore fix-login 3 src/main.rs --yes\n  \
-                        turnpoint restore latest --plan-out ../plan && turnpoint restore --apply ../plan\n  \
                         turnpoint restore --at 10m src\n  \
                         turnpoint restore fix-login:3 --into ../old")]
 pub(crate) struct RestoreArguments {
