@@ -61,8 +61,9 @@ pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
 }
 
 fn operations(before: &[&[u8]], after: &[&[u8]]) -> Vec<DiffOp> {
-    // Bounded in time where everything differs, or lines repeat: see `docs/adr/0010-diff.md`.
-    capture_diff_slices(Algorithm::Histogram, before, after)
+    // Bounded in time where everything differs, lines repeat, or changes are many and apart: see
+    // `docs/adr/0010-diff.md`.
+    capture_diff_slices(Algorithm::Myers, before, after)
 }
 
 /// The hunks that lead from `before` to `after`, with three lines of context.

@@ -246,6 +246,16 @@ fn a_checkpoint_is_written_only_into_an_empty_directory() {
 }
 
 #[test]
+fn a_directory_is_seen_from_the_one_that_was_named() {
+    let program = captured();
+    let root = program.workspace();
+    let words = ["-C", root.to_str().unwrap(), "restore", "s", "0", "--into", "../beside"];
+    run(program.command(words).current_dir("/")).ok();
+    let beside = root.parent().unwrap().join("beside/a.txt");
+    assert_eq!(fs::read_to_string(beside).unwrap(), "one");
+}
+
+#[test]
 fn directories_that_are_hardly_one_workspace_are_refused() {
     let program = program();
     let home = program.root().join("home");

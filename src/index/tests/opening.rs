@@ -78,7 +78,7 @@ fn a_newer_schema_and_a_foreign_database_are_refused() {
     drop(connection);
     for access in [Access::Write, Access::Read] {
         let found = try_open(newer.path(), access);
-        assert!(matches!(found, Err(Error::StoreTooNew { found: 3, supported: 2, .. })));
+        assert!(matches!(found, Err(Error::StoreTooNew { found: 4, supported: 3, .. })));
         let found = try_open(foreign.path(), access);
         assert!(matches!(found, Err(Error::StoreForeign { .. })));
     }
