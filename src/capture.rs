@@ -102,6 +102,8 @@ pub struct CaptureOutcome {
     pub problems: Vec<CaptureProblem>,
     /// How many of these there are in all.
     pub problem_count: u64,
+    /// Older checkpoints that the rules of retention dropped because of the new one.
+    pub dropped: Vec<CheckpointId>,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
 }

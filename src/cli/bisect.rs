@@ -14,9 +14,7 @@ use turnpoint::bisect::{Bisection, Verdict};
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::Coverage;
 use turnpoint::path::printable;
-use turnpoint::{
-    CheckpointSummary, CompareOptions, Comparison, Error, ErrorClass, RestoreOptions, Spec,
-};
+use turnpoint::{CheckpointSummary, CompareOptions, Comparison, Error, ErrorClass, RestoreOptions};
 
 use crate::cli::arguments::BisectArguments;
 use crate::cli::context::Context;
@@ -88,10 +86,7 @@ fn ends(
         return Err(Failure::own(Exit::Usage, "usage", message)
             .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
     };
-    let good = context.resolve(&good)?;
-    let session = bad.session.unwrap_or_else(|| good.session.clone());
-    let bad = context.resolve(&Spec { session: Some(session), ..bad })?;
-    Ok((good, bad))
+    Ok(diff::resolve_both(&good, bad, context)?)
 }
 
 /// A command to be tried on checkpoints.

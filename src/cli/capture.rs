@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
+use turnpoint::id::CheckpointId;
 use turnpoint::manifest::{Counts, Coverage};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem, Error};
@@ -36,6 +37,7 @@ struct CaptureDocument<'a> {
     counts: &'a Counts,
     problems: Vec<ReasonDocument>,
     problem_count: u64,
+    dropped: Vec<IdDocument>,
     elapsed_ms: u64,
 }
 
@@ -71,6 +73,7 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
             counts: &outcome.counts,
             problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
             problem_count: outcome.problem_count,
+            dropped: outcome.dropped.iter().map(IdDocument::from).collect(),
             elapsed_ms: outcome.elapsed_ms,
         })?;
     } else {
@@ -141,6 +144,9 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
         if !outcome.counts.omitted.is_empty() {
             printer.hanging("not held: ", &omitted(&outcome.counts.omitted))?;
         }
+        if let Some(dropped) = told(&outcome.dropped) {
+            printer.hanging("dropped: ", &format!("{dropped}, by the rules of retention"))?;
+        }
         printer.flush()?;
     }
     if !outcome.complete {
@@ -149,6 +155,15 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
         name_problems(&outcome.problems, outcome.problem_count, style);
     }
     Ok(())
+}
+
+/// The first checkpoints by their names, and how many there are.
+fn told(checkpoints: &[CheckpointId]) -> Option<String> {
+    let first = checkpoints.first()?;
+    Some(match checkpoints.len() - 1 {
+        0 => first.to_string(),
+        more => format!("{first} and {}", format::counted(more as u64, "other", "others")),
+    })
 }
 
 fn work_done(counts: &Counts, elapsed_ms: u64) -> String {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::compare::{Change, ChangeKind, LineCount, Selection};
+use turnpoint::id::CheckpointId;
 use turnpoint::manifest::{Entry, EntryKind, OmitReason};
 use turnpoint::path::printable;
 use turnpoint::{CompareOptions, Compared, Comparison, Spec, Which};
@@ -40,15 +41,14 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     options.renames = !arguments.no_renames;
     options.force = arguments.force;
     options.workspace = context.settings.workspace;
-    let before = context.resolve(&before)?;
-    let after = match after {
+    let (before, after) = match after {
         None => {
             options.scope = context.values(&root)?.scope;
-            None
+            (context.resolve(&before)?, None)
         }
         Some(after) => {
-            let session = after.session.unwrap_or_else(|| before.session.clone());
-            Some(context.resolve(&Spec { session: Some(session), ..after })?)
+            let (before, after) = resolve_both(&before, after, context)?;
+            (before, Some(after))
         }
     };
     let found = context.run(|store, monitor| match &after {
@@ -64,6 +64,20 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     } else {
         Exit::Done
     })
+}
+
+/// The two checkpoints. A number without a session is of the session of the first, and so is everything
+/// where that one was named; `latest` and a label mean what they mean for the first.
+pub(crate) fn resolve_both(
+    before: &Spec,
+    after: Spec,
+    context: &mut Context,
+) -> turnpoint::Result<(CheckpointId, CheckpointId)> {
+    let found = context.resolve(before)?;
+    let is_of_same = before.session.is_some() || matches!(after.which, Which::Seq(_));
+    let session = after.session.or_else(|| is_of_same.then(|| found.session.clone()));
+    let after = context.resolve(&Spec { session, ..after })?;
+    Ok((found, after))
 }
 
 /// Reads `[SESSION] A [B]` in every form of a checkpoint; the rest are paths.

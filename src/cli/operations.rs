@@ -104,6 +104,10 @@ fn told(logged: &Logged) -> String {
             let paths: Vec<&str> = paths.filter_map(Value::as_str).collect();
             format!("{} from {}", paths.join(", "), ids(details.get("checkpoints")))
         }
+        "worktree-remove" => {
+            let kept = id("kept").map(|id| format!("; {id} holds its files")).unwrap_or_default();
+            format!("{} in {}{kept}", text("run"), text("path"))
+        }
         "quarantine" => format!("{}: {}", text("file"), text("why")),
         "doctor-rebuild" => {
             format!(

@@ -13,8 +13,12 @@ pub(crate) struct Pager {
 
 impl Pager {
     /// Starts the one that the settings name, else `$PAGER`, else `less`; none where that is empty or
-    /// `cat`, and where it cannot be started.
+    /// `cat`, on a terminal that can do nothing, and where it cannot be started.
     pub(crate) fn start(named: Option<&str>) -> Option<Self> {
+        // Nothing can be scrolled there.
+        if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
+            return None;
+        }
         let named = named.map(OsString::from).or_else(|| std::env::var_os("PAGER"));
         let mut command = match named {
             Some(named) if named.is_empty() || named == "cat" => return None,

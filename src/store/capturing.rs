@@ -164,9 +164,10 @@ impl Store {
         )?;
         drop(operation);
         remember_seen(&access, &open, base, &held, &committed, monitor);
-        after_commit(&access, &committed, monitor);
+        let dropped = after_commit(&access, &committed, monitor);
         let coverage = committed.manifest.coverage;
-        Ok(Some(outcome(committed.id, true, &open, coverage, held)))
+        let outcome = outcome(committed.id, true, &open, coverage, held);
+        Ok(Some(CaptureOutcome { dropped, ..outcome }))
     }
 }
 
@@ -253,6 +254,7 @@ fn outcome(
         counts: held.counts,
         problem_count: held.problem_count,
         problems: held.problems,
+        dropped: Vec::new(),
         elapsed_ms: 0,
     }
 }
@@ -514,8 +516,12 @@ pub(super) fn remember_seen(
     }
 }
 
-/// What follows a commit and is never part of its success.
-pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn Monitor) {
+/// What follows a commit and is never part of its success. Returns what the rules of retention dropped.
+pub(super) fn after_commit(
+    access: &Access,
+    committed: &Committed,
+    monitor: &dyn Monitor,
+) -> Vec<CheckpointId> {
     let tell = |what: &str, error: &Error| {
         let reason = format!("{what}: {}", with_source(error));
         monitor.notice(&Notice::AfterCommit { reason });
@@ -525,6 +531,7 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
     } else {
         Ok(PruneOutcome::default())
     };
+    let mut dropped = Vec::new();
     match marked {
         Ok(marked) if marked.pruned.is_empty() => {}
         Ok(marked) => {
@@ -535,6 +542,7 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
                 tell("the log was not written", &error);
             }
             retention::unlink(access, &marked.pruned);
+            dropped = marked.pruned;
         }
         Err(error) => tell("old checkpoints were not pruned", &error),
     }
@@ -549,6 +557,7 @@ pub(super) fn after_commit(access: &Access, committed: &Committed, monitor: &dyn
     if let Err(error) = access.index.trim_wal() {
         tell("the log of the index was not emptied", &error);
     }
+    dropped
 }
 
 #[cfg(test)]

@@ -405,7 +405,7 @@ fn carry_out(
         // What was known of the whole goes on to be known where only a part was looked at.
         remember_seen(access, open, base, &held, &committed, monitor);
     }
-    after_commit(access, &committed, monitor);
+    drop(after_commit(access, &committed, monitor));
     let outcome = nothing_done(open, target, intent, plan, held);
     let (safety, merged) = (Some(committed.id), merged.into_keys().collect());
     Ok(Some(RestoreOutcome { merged, safety, changed, left, remarks, ..outcome }))

@@ -332,6 +332,20 @@ fn each_form_says_the_same() {
     {
         assert_eq!(program.run(["diff"].iter().chain(words)).ok().stdout, summary, "{words:?}");
     }
+    // Of the workspace, whatever session it is in, on either side.
+    program.run(["capture", "--session", "other", "-q"]).ok();
+    let compared =
+        |words: [&str; 2]| program.run(["diff", "--json"].iter().chain(&words)).ok().json();
+    for words in [["latest~2", "latest"], ["s:0", "other:0"]] {
+        let found = compared(words);
+        let side = |name: &str| (found[name]["session"].clone(), found[name]["seq"].clone());
+        assert_eq!(
+            (side("before"), side("after")),
+            ((json!("s"), json!(0)), (json!("other"), json!(0))),
+            "{words:?}"
+        );
+    }
+    assert_eq!(compared(["s:0", "latest"])["after"]["session"], "s");
     let disk = program.run(["diff", "s", "0", "--json"]).ok().json();
     assert_eq!(changes(&disk), changes(&document));
     assert_eq!(disk["after"].get("seq"), None);

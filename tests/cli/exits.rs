@@ -51,7 +51,7 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["capture", "-C", "a.txt"], "is not a directory"),
         (&["undo", "--yes"], "error: there is nothing to undo in"),
         (&["redo", "--yes"], "error: there is nothing to redo in"),
-        (&["revert", "--yes"], "required arguments were not provided"),
+        (&["revert", "--yes"], "error: no checkpoint is named\n"),
         (&["revert", "s", "0", "--yes"], "it is the first of its workspace in its session"),
         (&["revert", "s", "7", "--yes"], "error: there is no checkpoint s:7\n"),
         (&["rewind", "2"], "error: there is only 1 turn of"),
