@@ -6,7 +6,7 @@
 //! actors, outside of the store, when it is acknowledged. After each round, when nobody is at work,
 //! everything is compared.
 //!
-//! A minute; `TURNPOINT_SOAK_MINUTES` lasts longer. `TURNPOINT_SOAK_SEED` takes other turns.
+//! Half a minute; `TURNPOINT_SOAK_MINUTES` lasts longer. `TURNPOINT_SOAK_SEED` takes other turns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -237,8 +237,8 @@ fn seed() -> u64 {
 }
 
 fn lasts() -> Duration {
-    let minutes = std::env::var("TURNPOINT_SOAK_MINUTES").map_or(1, |text| text.parse().unwrap());
-    Duration::from_secs(60 * minutes)
+    let minutes = std::env::var("TURNPOINT_SOAK_MINUTES").map(|text| text.parse::<u64>().unwrap());
+    Duration::from_secs(minutes.map_or(30, |minutes| 60 * minutes))
 }
 
 fn collect(program: &Program, hours_later: u64) -> Run {
