@@ -85,8 +85,9 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
     let style = context.printer.style();
-    let opened = trace::Trace::open(arguments.global.log_file.as_deref());
-    context.trace = match opened {
+    let log_file = arguments.global.log_file.as_deref();
+    let opened = log_file.map_or(Ok(()), |file| context.refuse_in_store(file, "the log"));
+    context.trace = match opened.and_then(|()| trace::Trace::open(log_file)) {
         Ok(trace) => trace,
         Err(failure) => return failure::report(&failure, style, &[], Exit::Failed).into(),
     };

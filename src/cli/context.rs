@@ -8,7 +8,8 @@ use turnpoint::path::printable;
 use turnpoint::settings::{Configuration, Settings as Values};
 use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, Which};
 
-use crate::cli::failure::Outcome;
+use crate::cli::exit::Exit;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
@@ -82,6 +83,21 @@ impl Context {
         self.found_damage |= watch.found_damage();
         self.notices.extend(watch.finish());
         result
+    }
+
+    /// Refuses a file that would be among the store's own, or is one: `what` is to be written to it.
+    pub(crate) fn refuse_in_store(&self, file: &Path, what: &str) -> Outcome<()> {
+        let real = |path: &Path| path.canonicalize().ok();
+        let above = || file.parent().map(|above| self.settings.directory.join(above));
+        let place = real(file).or_else(|| above().as_deref().and_then(real));
+        if let (Some(place), Some(store)) = (place, real(self.store.root()))
+            && place.starts_with(store)
+        {
+            let message = format!("{what} would lie in the store");
+            return Err(Failure::own(Exit::Refused, "inside-store", message)
+                .hint("name a file in another directory"));
+        }
+        Ok(())
     }
 
     /// Shows what is printed from here on with a pager, if a person looks at it.

@@ -117,6 +117,10 @@ pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<E
             .hint("`--report FILE` writes the JSON document into a file");
         return Err(failure);
     }
+    // Before anything is done: the command's status is not to be lost for it.
+    if let Some(file) = &arguments.report {
+        context.refuse_in_store(file, "the report")?;
+    }
     if arguments.worktree {
         return Ok(isolated(arguments, context).unwrap_or_else(|failure| {
             // What is missing for a run is told as every command tells it: nothing was done then.

@@ -111,7 +111,7 @@ fn to_file(
     let failed = |verb: &'static str| {
         move |source: io::Error| Error::Io { verb, path: file.to_owned(), source }
     };
-    refuse_in_store(file, context)?;
+    context.refuse_in_store(file, "the archive")?;
     let is_special = fs::metadata(file).is_ok_and(|it| !it.is_file() && !it.is_dir());
     let opened =
         if is_special { OpenOptions::new().write(true).open(file) } else { File::create_new(file) };
@@ -140,20 +140,6 @@ fn to_file(
         fs::remove_file(file).ok();
     }
     Ok(written?)
-}
-
-/// Whatever is put among the store's own files keeps collections from removing anything.
-fn refuse_in_store(file: &Path, context: &Context) -> Outcome<()> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let (above, store) = (file.parent().and_then(real), real(context.store.root()));
-    if let (Some(above), Some(store)) = (above, store)
-        && above.starts_with(store)
-    {
-        let message = "the archive would lie in the store";
-        return Err(Failure::own(Exit::Refused, "inside-store", message)
-            .hint("name a file in another directory"));
-    }
-    Ok(())
 }
 
 /// What of the selected paths the checkpoint does not hold.

@@ -5,10 +5,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use turnpoint::clock::Timestamp;
 use turnpoint::path::printable;
 use turnpoint::{Error, Phase};
@@ -17,6 +19,9 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer;
+
+#[expect(clippy::cast_possible_wrap, reason = "a single low bit")]
+const NOT_WAITING: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// How much is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +56,10 @@ impl Trace {
             }
         };
         let opened = file.map(|path| {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
+            // Arguments are nobody else's business; and nobody need wait for a reader of a FIFO.
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600).custom_flags(NOT_WAITING);
+            let opened = options.open(path);
             opened.map(Arc::new).map_err(|source| Error::Io {
                 verb: "open the log",
                 path: path.to_owned(),

@@ -215,14 +215,29 @@ fn a_reader_that_stops_reading_is_no_failure() {
 }
 
 #[test]
-fn no_archive_is_put_into_the_store() {
+fn nothing_is_written_among_the_files_of_the_store() {
     let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
     fs::write(program.workspace().join("a.txt"), "one").unwrap();
     program.run(["capture", "--session", "s"]).ok();
     std::os::unix::fs::symlink(program.store(), program.root().join("link")).unwrap();
-    for place in [program.store().join("s/9.json"), program.root().join("link/s/9.json")] {
-        program.run(["export", "s", "0", "--tar", place.to_str().unwrap()]).exits(3);
-        assert!(!place.exists());
+    let link = program.root().join("file");
+    std::os::unix::fs::symlink(program.store().join("s/0.json"), &link).unwrap();
+    let before = fs::read(program.store().join("s/0.json")).unwrap();
+    for place in [program.store().join("s/9.json"), program.root().join("link/s/9.json"), link] {
+        let place = place.to_str().unwrap();
+        program.run(["export", "s", "0", "--tar", place]).exits(3);
+        program.run(["exec", "--report", place, "--", "true"]).exits(3);
+        program.run(["list", "--log-file", place]).exits(3);
     }
+    assert_eq!(fs::read(program.store().join("s/0.json")).unwrap(), before);
+    assert!(!program.store().join("s/9.json").exists());
+    assert_eq!(
+        program.run(["list", "--json"]).ok().json()["checkpoints"].as_array().unwrap().len(),
+        1
+    );
     program.run(["gc"]).ok();
+    // Nobody reads there.
+    let fifo = program.root().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    program.run(["list", "--log-file", fifo.to_str().unwrap()]).exits(1);
 }
