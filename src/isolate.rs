@@ -7,7 +7,7 @@ mod removing;
 
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
-    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove,
+    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove, submodules,
 };
 
 use crate::error::{Error, IsolationError};
