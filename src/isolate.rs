@@ -13,6 +13,7 @@ pub(crate) use removing::{
 use crate::error::{Error, IsolationError};
 use crate::git::GitError;
 use crate::id::{CheckpointId, RunId};
+use crate::settings::ScopeSettings;
 
 /// How to remove the work tree of a run.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,9 @@ pub struct RemoveOptions {
     pub ignored: bool,
     /// Give up what a checkpoint cannot hold, and what has not ended in it.
     pub discard: bool,
+    /// What is a secret, and what of the usual exclusions is taken back. Its limits and its own exclusions
+    /// have no part in a removal: what they leave out would be gone.
+    pub scope: ScopeSettings,
 }
 
 /// What was removed, and what is left of it.

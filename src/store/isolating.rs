@@ -19,6 +19,7 @@ use crate::monitor::{Monitor, Notice, Phase};
 use crate::path::RelPath;
 use crate::restore::RestoreOptions;
 use crate::runs::{Holds, RunRecord, RunState, Runs};
+use crate::settings::ScopeSettings;
 use crate::store::capturing::{Purpose, home_directory, open_workspace};
 use crate::store::{CompareOptions, Store, log, real_path, session_name};
 
@@ -35,6 +36,8 @@ pub struct IsolateOptions {
     pub from: Option<CheckpointId>,
     /// The command that is to run, for people.
     pub command: Vec<String>,
+    /// What the checkpoints before and after the command hold, and what of `from` is laid over.
+    pub scope: ScopeSettings,
 }
 
 /// A run: a work tree in which a command may be started. While this exists nobody else removes it.
@@ -44,6 +47,7 @@ pub struct Run {
     lock: Lock,
     before: CaptureOutcome,
     directory: PathBuf,
+    scope: ScopeSettings,
 }
 
 impl Run {
@@ -290,10 +294,11 @@ impl Store {
                 monitor.notice(&Notice::Remark { text: text.to_owned() });
             }
             if let Some(from) = &options.from {
-                self.lay_over(&path, from, &record.session, monitor)?;
+                self.lay_over(&path, from, &record.session, &options.scope, monitor)?;
             }
             let mut capture = capture_options(&record);
             capture.label.clone_from(&options.label);
+            capture.scope.clone_from(&options.scope);
             let before = self.capture(&path, &capture, monitor)?;
             record.before = Some(before.checkpoint.clone());
             record.state = RunState::Made;
@@ -313,7 +318,7 @@ impl Store {
             let text = format!("{below} is not in the commit: the command starts at the top");
             monitor.notice(&Notice::Remark { text });
         }
-        Ok(Run { record, lock, before, directory })
+        Ok(Run { record, lock, before, directory, scope: options.scope.clone() })
     }
 
     fn lay_over(
@@ -321,10 +326,12 @@ impl Store {
         path: &Path,
         from: &CheckpointId,
         session: &SessionName,
+        scope: &ScopeSettings,
         monitor: &dyn Monitor,
     ) -> Result<()> {
         let options = RestoreOptions {
             overlay: true,
+            scope: scope.clone(),
             session: Some(session.to_string()),
             ..RestoreOptions::default()
         };
@@ -349,7 +356,9 @@ impl Store {
         run.record.ended_at = Some(Timestamp::now());
         run.record.status = Some(status);
         let recorded = self.remembered_runs().write(&run.record);
-        let after = self.capture(&run.path(), &capture_options(&run.record), monitor)?;
+        let mut capture = capture_options(&run.record);
+        capture.scope.clone_from(&run.scope);
+        let after = self.capture(&run.path(), &capture, monitor)?;
         recorded.map(|()| after)
     }
 
@@ -460,7 +469,7 @@ impl Store {
                 return Ok(seen.branch());
             }
             let mut capture = capture_options(record);
-            capture.scope.file_limit_bytes = u64::MAX;
+            capture.scope = options.scope.before_deletion();
             capture.ignored = options.ignored;
             capture.if_changed = true;
             let outcome = self.capture(&path, &capture, monitor)?;
@@ -492,9 +501,9 @@ impl Store {
         let is_enough = record.holds.is_some_and(|holds| {
             (holds.ignored || !options.ignored) && (holds.all || options.discard)
         });
-        let mut options = CompareOptions { renames: false, ..CompareOptions::default() };
-        options.scope.file_limit_bytes = u64::MAX;
-        let found = self.compare_with_disk(kept, &record.path(), &options, monitor)?;
+        let mut compare = CompareOptions { renames: false, ..CompareOptions::default() };
+        compare.scope = options.scope.before_deletion();
+        let found = self.compare_with_disk(kept, &record.path(), &compare, monitor)?;
         let is_gone = |change: &Change| change.kind == ChangeKind::Deleted;
         if is_enough && found.problem_count == 0 && found.changes.iter().all(is_gone) {
             return Ok(true);

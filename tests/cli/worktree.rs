@@ -1067,3 +1067,31 @@ fn nothing_is_removed_where_git_cannot_say_what_there_is() {
     program.run(["worktree", "remove", &id, "--yes"]).ok();
     assert_eq!(led_to(&program), [commit]);
 }
+
+#[test]
+fn the_users_settings_count_and_make_no_removal_hold_less() {
+    let program = program();
+    let directory = program.root().join("home/.config/turnpoint");
+    fs::create_dir_all(&directory).unwrap();
+    let settings = "[capture]\nsecrets = [\"*.token\"]\nexclude = [\"cache/\", \"!dist/\"]\n";
+    fs::write(directory.join("config.toml"), settings).unwrap();
+    let script = "echo made > made; echo T > x.token; mkdir cache dist; echo c > cache/c; \
+                  echo d > dist/d; echo 'capture.exclude = [\"made\"]' > .turnpoint.toml; exit 3";
+    let run = exec(&program, &["--session", "s"], script).exits(3);
+    assert!(run.stderr.contains("  x.token: secret"), "{}", run.stderr);
+    let after = serde_json::json!({ "session": "s", "seq": 1 });
+    assert_eq!(cat(&program, &after, "made"), b"made\n");
+    assert_eq!(cat(&program, &after, "dist/d"), b"d\n");
+    for left_out in ["x.token", "cache/c"] {
+        program.run(["cat", "s:1", left_out]).exits(2);
+    }
+    let (id, path) = only(&program);
+    assert_eq!(fs::read_to_string(path.join("x.token")).unwrap(), "T\n");
+    fs::remove_file(path.join("x.token")).unwrap();
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+    let kept = &runs(&program, &["--removed"])[0]["kept"];
+    for (path, content) in [("made", "made\n"), ("cache/c", "c\n"), ("dist/d", "d\n")] {
+        assert_eq!(cat(&program, kept, path), content.as_bytes(), "{path}");
+    }
+}
