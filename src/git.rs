@@ -309,6 +309,14 @@ impl Answer {
             line => printable(line),
         }))
     }
+
+    /// The output; `None` where git says, by ending with 1 and without a word, that there is no such thing.
+    fn found(self) -> Result<Option<Vec<u8>>, GitError> {
+        if self.status.code() == Some(1) && self.complaint.is_empty() {
+            return Ok(None);
+        }
+        self.success().map(Some)
+    }
 }
 
 /// A git command on `repository`, run in `directory`, with nothing of the environment that could

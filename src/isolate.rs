@@ -7,12 +7,13 @@ mod removing;
 
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
-    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove,
+    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove, submodules,
 };
 
 use crate::error::{Error, IsolationError};
 use crate::git::GitError;
 use crate::id::{CheckpointId, RunId};
+use crate::settings::ScopeSettings;
 
 /// How to remove the work tree of a run.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,9 @@ pub struct RemoveOptions {
     pub ignored: bool,
     /// Give up what a checkpoint cannot hold, and what has not ended in it.
     pub discard: bool,
+    /// What is a secret, and what of the usual exclusions is taken back. Its limits and its own exclusions
+    /// have no part in a removal: what they leave out would be gone.
+    pub scope: ScopeSettings,
 }
 
 /// What was removed, and what is left of it.

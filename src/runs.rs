@@ -66,6 +66,18 @@ pub(crate) struct RunRecord {
     pub(crate) kept: Option<CheckpointId>,
     /// The refs that lead to commits which only the run had.
     pub(crate) refs: Vec<String>,
+    /// What `kept` was to hold; `None` before a removal.
+    pub(crate) holds: Option<Holds>,
+}
+
+/// What a removal was to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Holds {
+    /// What is ignored or excluded, too.
+    pub(crate) ignored: bool,
+    /// All of the rest: what cannot be held was not given up.
+    pub(crate) all: bool,
 }
 
 impl RunRecord {
@@ -102,6 +114,8 @@ struct WireRecord {
     before: Option<WireCheckpoint>,
     kept: Option<WireCheckpoint>,
     refs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holds: Option<Holds>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -274,6 +288,7 @@ fn encode(record: &RunRecord) -> Result<Vec<u8>> {
         before: record.before.as_ref().map(checkpoint),
         kept: record.kept.as_ref().map(checkpoint),
         refs: record.refs.clone(),
+        holds: record.holds,
     };
     serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", Path::new("a run"))
 }
@@ -312,6 +327,7 @@ fn decode(wire: WireRecord, workspace: WorkspaceId, id: RunId) -> Result<RunReco
         before: checkpoint(wire.before)?,
         kept: checkpoint(wire.kept)?,
         refs: wire.refs,
+        holds: wire.holds,
     })
 }
 
@@ -343,6 +359,7 @@ mod tests {
             before: None,
             kept: None,
             refs: Vec::new(),
+            holds: None,
         };
         let all = || runs.all().unwrap();
         runs.write(&record).unwrap();
@@ -352,6 +369,7 @@ mod tests {
         (record.status, record.before, record.kept) =
             (Some(3), Some(checkpoint(0)), Some(checkpoint(7)));
         record.refs = vec!["refs/turnpoint/removed/x/branch".to_owned()];
+        record.holds = Some(Holds { ignored: true, all: false });
         runs.write(&record).unwrap();
         assert_eq!(all(), (vec![record.clone()], vec![]));
 

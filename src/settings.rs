@@ -225,6 +225,27 @@ impl ScopeSettings {
         }
     }
 
+    /// What is held of something that is about to be deleted: no limit counts, and no exclusion but the usual
+    /// ones, less those that are taken back here. What a secret is stays as it is here.
+    pub(crate) fn before_deletion(&self) -> Self {
+        let mut scope = Self {
+            file_limit_bytes: u64::MAX,
+            obeys_ignore_files: self.obeys_ignore_files,
+            secrets: self.secrets.clone(),
+            ..Self::default()
+        };
+        let pairs = [
+            (&mut scope.excluded_directories, &self.excluded_directories),
+            (&mut scope.excluded_files, &self.excluded_files),
+        ];
+        for (usual, chosen) in pairs {
+            for exception in chosen.texts().iter().filter(|text| text.starts_with('!')) {
+                usual.add(exception);
+            }
+        }
+        scope
+    }
+
     /// Takes more names for secrets, or fewer where a pattern begins with `!`. What is no pattern is
     /// passed over.
     pub fn add_secrets(&mut self, patterns: &[String]) {

@@ -14,8 +14,7 @@ use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::Trigger;
 use turnpoint::path::printable;
 use turnpoint::{
-    CaptureOptions, CaptureOutcome, CompareOptions, Error, IsolateOptions, RemoveOptions,
-    RemovedRun, Run,
+    CaptureOptions, CaptureOutcome, CompareOptions, Error, IsolateOptions, RemovedRun, Run,
 };
 
 use crate::cli::context::Context;
@@ -97,7 +96,8 @@ struct Account<'a> {
     root: PathBuf,
     before: CheckpointId,
     after: Option<CheckpointId>,
-    changes: Vec<Change>,
+    /// `None` where that is not known.
+    changes: Option<Vec<Change>>,
     run: Option<RunAccount>,
 }
 
@@ -183,6 +183,8 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
         let spec = target::parse_alone(std::slice::from_ref(from), None, None)?;
         options.from = Some(context.resolve(&spec)?);
     }
+    let root = context.root()?;
+    options.scope = context.configuration_as_understood(&root).settings().scope;
     let directory = context.settings.directory.clone();
     let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
     tell_incomplete(run.before(), context);
@@ -221,7 +223,7 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
 /// told.
 fn give_up(run: Run, context: &mut Context) -> Option<RemovedRun> {
-    let options = RemoveOptions::default();
+    let options = worktree::removal(context);
     let removed = context.run(|store, monitor| store.remove_run(run, &options, monitor));
     removed.map_err(|error| report(&error.into(), context)).ok()
 }
@@ -286,20 +288,20 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
-/// What the command changed. That it cannot be told is no failure of the command.
+/// What the command changed; `None` where it cannot be told, which is no failure of the command.
 fn changes(
     before: &CheckpointId,
     after: Option<&CheckpointId>,
     context: &mut Context,
-) -> Vec<Change> {
-    let Some(after) = after else { return Vec::new() };
+) -> Option<Vec<Change>> {
+    let after = after?;
     let options = CompareOptions::default();
     match context.run(|store, monitor| store.compare(before, after, &options, monitor)) {
-        Ok(found) => found.changes,
+        Ok(found) => Some(found.changes),
         Err(error) => {
             let style = context.printer.style();
             failure::report(&error.into(), style, &context.notices, Exit::Failed);
-            Vec::new()
+            None
         }
     }
 }
@@ -315,14 +317,15 @@ fn tell(account: &Account<'_>, context: &Context) {
     let style = context.printer.style();
     let path = printable(account.root.as_os_str().as_encoded_bytes());
     match &account.run {
-        None if account.changes.is_empty() => {}
+        None if account.changes.as_ref().is_some_and(Vec::is_empty) => {}
         None => {
             let text = format!("`turnpoint restore {}` goes back to before it", account.before);
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { id, branch, removed: None }) => {
             style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
-            let text = format!("`turnpoint worktree remove {id}` removes it, and loses nothing");
+            let text =
+                format!("`turnpoint worktree remove {id}` removes it once what is in it is held");
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { removed: Some(removed), .. }) => {
@@ -336,7 +339,7 @@ fn tell(account: &Account<'_>, context: &Context) {
 
 fn tell_changes(account: &Account<'_>, after: &CheckpointId, context: &Context) {
     let Some(ended) = account.ended else { return };
-    let (before, changes) = (&account.before, &account.changes);
+    let before = &account.before;
     let style = context.printer.style();
     let name = printable(account.arguments.command[0].as_encoded_bytes());
     let end = match (ended.code(), ended.signal()) {
@@ -344,6 +347,10 @@ fn tell_changes(account: &Account<'_>, after: &CheckpointId, context: &Context) 
         (Some(code), _) => format!(", ended with {code}"),
         (None, Some(signal)) => format!(", killed by signal {signal}"),
         (None, None) => String::new(),
+    };
+    let Some(changes) = &account.changes else {
+        let text = format!("{name}{end}: what it changed is not known");
+        return style.complain(Kind::Note, &text);
     };
     if changes.is_empty() {
         let text = format!("{name}{end}: nothing changed between {before} and {after}");
@@ -399,7 +406,7 @@ struct ReportDocument {
     root: RootDocument,
     before: IdDocument,
     after: Option<IdDocument>,
-    changes: Vec<ChangeDocument>,
+    changes: Option<Vec<ChangeDocument>>,
     #[serde(flatten)]
     run: Option<RunDocument>,
 }
@@ -425,7 +432,10 @@ fn write_report(account: &Account<'_>, context: &Context) {
         root: RootDocument::from(account.root.as_path()),
         before: IdDocument::from(&account.before),
         after: account.after.as_ref().map(IdDocument::from),
-        changes: account.changes.iter().map(ChangeDocument::from).collect(),
+        changes: account
+            .changes
+            .as_ref()
+            .map(|changes| changes.iter().map(ChangeDocument::from).collect()),
         run: account.run.as_ref().map(|run| RunDocument {
             run: run.id.to_string(),
             branch: run.branch.clone(),

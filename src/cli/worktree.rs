@@ -248,6 +248,14 @@ impl From<&RemovedRun> for RemovedDocument {
     }
 }
 
+/// How a run is removed. Only the user's own settings count: those of the work tree may have been written by
+/// what ran there.
+pub(crate) fn removal(context: &Context) -> RemoveOptions {
+    let mut options = RemoveOptions::default();
+    options.scope = context.settings.configuration.settings().scope;
+    options
+}
+
 fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let id = arguments.run;
@@ -274,7 +282,7 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
             }
         }
     }
-    let mut options = RemoveOptions::default();
+    let mut options = removal(context);
     options.ignored = arguments.hold.ignored;
     options.discard = arguments.discard;
     let removed =
@@ -324,7 +332,7 @@ struct RefusedDocument {
 
 fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
-    let mut options = RemoveOptions::default();
+    let mut options = removal(context);
     options.ignored = arguments.hold.ignored;
     let (older_than, dry_run) = (arguments.older_than, arguments.dry_run);
     let pruned = context.run(|store, monitor| {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use super::{
     Answer, Ending, GitError, Repository, TrackedPath, finish, joined, surrounded, tracked,
 };
+use crate::clock::Timestamp;
 use crate::disk::{self, Lock};
 use crate::error::Result;
 use crate::limits;
@@ -103,8 +104,7 @@ fn is_nowhere(answer: &Answer) -> bool {
 /// # Errors
 /// See [`GitError`].
 pub(crate) fn exists(common_dir: &Path, name: &str) -> Result<bool, GitError> {
-    let words = ["show-ref", "--verify", "--quiet", name];
-    Ok(ask_of(common_dir, &words)?.status.success())
+    Ok(ask_of(common_dir, &["show-ref", "--verify", "--quiet", name])?.found()?.is_some())
 }
 
 /// Makes a work tree at `path`, on a new branch, from a commit that is given by its id. git holds `lock`
@@ -157,23 +157,41 @@ pub(crate) fn remove_worktree(
     write(remove, common_dir, path, lock, &|| false)
 }
 
-/// Deletes the branch of the work tree at `path`, wherever it leads.
+/// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`. Returns whether
+/// there is no such branch afterwards: one that leads elsewhere stays.
 ///
 /// # Errors
-/// See [`GitError`].
+/// See [`GitError`]; that it is checked out somewhere is one.
 pub(crate) fn delete_branch(
     common_dir: &Path,
     path: &Path,
     branch: &str,
+    commit: Option<&str>,
     lock: &Lock,
-) -> Result<(), GitError> {
+) -> Result<bool, GitError> {
+    let name = format!("refs/heads/{branch}");
+    let is_at = || -> Result<Option<String>, GitError> {
+        let refs = kept_refs(common_dir, &name)?;
+        Ok(refs.into_iter().find(|(found, _)| *found == name).map(|(_, commit)| commit))
+    };
+    let Some(now) = is_at()? else { return Ok(true) };
+    let Some(commit) = commit.filter(|commit| *commit == now) else { return Ok(false) };
+    let words = ["for-each-ref", "--format=%(worktreepath)", &name];
+    let places = ask_of(common_dir, &words)?.success()?;
+    if let Some(place) = lines(&places).next() {
+        return Err(GitError::failed(format!("{branch} is checked out in {place}")));
+    }
+    // Only from this commit: whoever commits to it at this moment keeps the branch.
     let delete = |_| {
         let mut command = surrounded(common_dir);
         command.arg(joined("--git-dir=", common_dir));
-        command.args(["branch", "--quiet", "-D", "--", branch]);
+        command.args(["update-ref", "--no-deref", "-d", &name, commit]);
         command
     };
-    write(delete, common_dir, path, lock, &|| false)
+    match write(delete, common_dir, path, lock, &|| false) {
+        Err(_) if is_at()?.is_some_and(|now| now != commit) => Ok(false),
+        ended => ended.map(|()| true),
+    }
 }
 
 /// Adds `line` to the patterns that no work tree of the repository shows, unless it is there.
@@ -266,15 +284,18 @@ pub(crate) fn tips(
             ask_of(git_dir, words)
         })
     };
-    let mut tips = Tips { branch: verify(common_dir, &branch)?, ..Tips::default() };
+    let mut tips = Tips::default();
+    if exists(common_dir, &branch)? {
+        tips.branch = verify(common_dir, &branch)?;
+    }
     let mut log = Vec::new();
     if tips.branch.is_some() {
-        log.extend(log_of(common_dir, &branch)?);
+        log.extend(log_of(common_dir, &branch, true)?);
     }
     // A half-made one may have no HEAD yet.
     if let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) {
         tips.head = verify(git_dir, "HEAD")?;
-        log.extend(log_of(git_dir, "HEAD")?);
+        log.extend(log_of(git_dir, "HEAD", tips.head.is_some())?);
         let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
         let words = [&["for-each-ref", "--format=%(objecttype) %(objectname)"][..], &own].concat();
         let refs = ask_of(git_dir, &words)?.success()?;
@@ -287,30 +308,41 @@ pub(crate) fn tips(
 }
 
 /// Every commit that a ref or HEAD has been at, as far as git remembers.
-fn log_of(git_dir: &Path, name: &str) -> Result<Vec<String>, GitError> {
-    let answer = ask_of(git_dir, &["rev-list", "--walk-reflogs", name, "--"])?;
-    // Without a log there is nothing in it.
-    if !answer.status.success() {
+fn log_of(git_dir: &Path, name: &str, is_born: bool) -> Result<Vec<String>, GitError> {
+    if ask_of(git_dir, &["reflog", "exists", name])?.found()?.is_none() {
         return Ok(Vec::new());
     }
-    Ok(lines(&answer.output).map(str::to_owned).collect())
+    if is_born {
+        let commits = ask_of(git_dir, &["rev-list", "--walk-reflogs", name, "--"])?.success()?;
+        return Ok(lines(&commits).map(str::to_owned).collect());
+    }
+    // git does not walk the log of a HEAD that is at no commit now. Each line begins with the commit that
+    // HEAD left and the one that it came to.
+    let log = std::fs::read(git_dir.join("logs").join(name));
+    let log = log.map_err(|error| GitError::failed(format!("the log of {name}: {error}")))?;
+    let came_to = |line: &str| line.split(' ').nth(1).map(str::to_owned);
+    let is_commit = |id: &String| id.bytes().any(|byte| byte != b'0');
+    Ok(lines(&log).filter_map(came_to).filter(is_commit).collect())
 }
 
-/// Those of `commits` that no ref leads to but those of runs, nor HEAD of the main work tree; of several
-/// that follow one another the last.
+/// Those of `commits` that no ref leads to but the branches of runs and the refs below `own`, nor HEAD of
+/// the main work tree; of several that follow one another the last.
 ///
 /// # Errors
 /// See [`GitError`].
 pub(crate) fn only_led_to_by(
     common_dir: &Path,
+    own: &str,
     commits: &[String],
 ) -> Result<Vec<String>, GitError> {
     let mut lone: Vec<String> = Vec::new();
+    // What an earlier removal wrote does not count: each commit is led to by a ref that is looked for.
+    let own = format!("--exclude={own}/*");
     for part in commits.chunks(COMMITS_ASKED) {
         let mut words = vec!["rev-list", "--single-worktree"];
         words.extend(part.iter().map(String::as_str));
         // A branch of another run does not count: it may be removed at the same moment.
-        words.extend(["--not", "--exclude=refs/heads/turnpoint/*", "--all", "--"]);
+        words.extend(["--not", "--exclude=refs/heads/turnpoint/*", &own, "--all", "--"]);
         let found = ask_of(common_dir, &words)?.success()?;
         let found: std::collections::HashSet<&str> = lines(&found).collect();
         lone.extend(part.iter().filter(|commit| found.contains(commit.as_str())).cloned());
@@ -342,12 +374,12 @@ pub(crate) fn count_since(common_dir: &Path, base: &str, tips: &[&str]) -> Resul
     count.ok_or_else(|| GitError::failed("it did not count commits"))
 }
 
-/// Makes a ref lead to a commit.
+/// Makes a ref that leads to a commit.
 ///
 /// # Errors
-/// See [`GitError`].
+/// See [`GitError`]; that there is such a ref is one.
 pub(crate) fn keep(common_dir: &Path, name: &str, commit: &str) -> Result<(), GitError> {
-    ask_of(common_dir, &["update-ref", "--no-deref", name, commit])?.success().map(drop)
+    ask_of(common_dir, &["update-ref", "--no-deref", name, commit, ""])?.success().map(drop)
 }
 
 /// The refs below `prefix`, each with the commit it leads to.
@@ -422,7 +454,7 @@ pub(crate) fn status(
         "--ignored=matching",
         "--ignore-submodules=none",
     ];
-    let mut command = super::command(repository, top, &words);
+    let mut command = within(repository, &words);
     command.stdin(Stdio::null());
     let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
     for line in output.split(|&byte| byte == 0) {
@@ -462,20 +494,23 @@ fn unfinished(git_dir: &Path) -> Option<&'static str> {
     signs.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what)
 }
 
-/// Makes a commit of what is staged, on top of `parent`. No ref leads to it yet.
+/// Makes a commit of what is staged, on top of `parent`, dated `at`. No ref leads to it yet.
 ///
 /// # Errors
 /// See [`GitError`].
 pub(crate) fn commit_staged(
     repository: &Repository,
     parent: Option<&str>,
+    at: Timestamp,
     message: &str,
 ) -> Result<String, GitError> {
     let top = &repository.top;
+    let date = format!("@{} +0000", at.as_ns() / 1_000_000_000);
     let one = |words: &[&str]| -> Result<String, GitError> {
-        let mut command = super::command(repository, top, words);
-        // Nobody needs to have said who they are for this.
+        let mut command = within(repository, words);
+        // Nobody needs to have said who they are for this. At the same time, the same is the same commit.
         for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_DATE"), &date);
             command.env(format!("GIT_{who}_NAME"), "turnpoint");
             command.env(format!("GIT_{who}_EMAIL"), "turnpoint@localhost");
         }
@@ -487,6 +522,14 @@ pub(crate) fn commit_staged(
     words.extend(parent.into_iter().flat_map(|parent| ["-p", parent]));
     words.push(&tree);
     one(&words)
+}
+
+/// git on a work tree, filters included: so its check of who owns the repository is not lifted.
+fn within(repository: &Repository, words: &[&str]) -> Command {
+    let mut command = surrounded(&repository.top);
+    command.arg(joined("--git-dir=", &repository.git_dir));
+    command.arg(joined("--work-tree=", &repository.top)).args(words);
+    command
 }
 
 fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
@@ -501,11 +544,8 @@ fn commit_of(
     words: &[&str],
     ask: impl FnOnce(&[&str]) -> Result<Answer, GitError>,
 ) -> Result<Option<String>, GitError> {
-    let answer = ask(words)?;
-    if !answer.status.success() {
-        return Ok(None);
-    }
-    Ok(lines(&answer.output).next().map(str::to_owned))
+    let found = ask(words)?.found()?;
+    Ok(found.and_then(|output| lines(&output).next().map(str::to_owned)))
 }
 
 /// Asks git in `directory`, in whatever repository it finds there.

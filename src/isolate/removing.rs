@@ -1,5 +1,6 @@
 //! Removing the work tree of a run once everything in it is held.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{RemoveOptions, failed};
@@ -55,6 +56,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// The commit that the branch leads to.
+    pub(crate) fn branch(self) -> Option<String> {
+        self.tips.branch
+    }
+
     /// Whether commits and index are as they were then.
     pub(crate) fn is_as(&self, then: &Self) -> bool {
         self.tips == then.tips && self.index == then.index
@@ -159,7 +165,8 @@ pub(crate) fn look(
 }
 
 /// Has refs lead to the commits that only the run has, and to what is staged in it and nowhere else.
-/// Returns all refs of the run.
+/// Returns all refs of the run. None is ever led elsewhere: what an earlier removal found may be known to
+/// nothing else by now.
 ///
 /// # Errors
 /// What git says.
@@ -167,37 +174,61 @@ pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec
     let common_dir = &record.repository;
     let prefix = format!("refs/turnpoint/removed/{}", record.id);
     let Tips { branch, head, log } = &kept.tips;
-    let mut refs = Vec::new();
+    let mut wanted = Vec::new();
     let mut commits: Vec<String> = branch.iter().chain(head).chain(log).cloned().collect();
     commits.sort_unstable();
     commits.dedup();
-    let lone = git::only_led_to_by(common_dir, &commits).map_err(failed("look for commits"))?;
-    let mut number = 0;
-    for commit in lone {
+    let lone = git::only_led_to_by(common_dir, &prefix, &commits);
+    for commit in lone.map_err(failed("look for commits"))? {
         let name = if branch.as_ref() == Some(&commit) {
-            "branch".to_owned()
+            "branch"
         } else if head.as_ref() == Some(&commit) {
-            "head".to_owned()
+            "head"
         } else {
-            number += 1;
-            format!("log-{number}")
+            "log"
         };
-        refs.push((format!("{prefix}/{name}"), commit));
+        wanted.push((name, commit));
     }
     if kept.status.has_own_index
         && let Stage::Whole(WorkTree { repository }) = &found.stage
     {
         let message = format!("what was staged in run {}", record.id);
-        let commit = git::commit_staged(repository, head.as_deref(), &message)
+        let commit = git::commit_staged(repository, head.as_deref(), record.started_at, &message)
             .map_err(failed("keep the index"))?;
-        refs.push((format!("{prefix}/index"), commit));
+        wanted.push(("index", commit));
     }
-    for (name, commit) in &refs {
-        git::keep(common_dir, name, commit).map_err(failed("keep a commit"))?;
+    let list = git::kept_refs(common_dir, &prefix).map_err(failed("list refs"))?;
+    let mut refs: BTreeMap<String, String> = list.into_iter().collect();
+    for (name, commit) in wanted {
+        if refs.values().any(|led_to| *led_to == commit) {
+            continue;
+        }
+        let first = if name == "log" { "log-1" } else { name };
+        let further = (2_u64..).map(|number| format!("{name}-{number}"));
+        let names = std::iter::once(first.to_owned()).chain(further);
+        let mut full = names.map(|name| format!("{prefix}/{name}"));
+        let Some(full) = full.find(|full| !refs.contains_key(full)) else { continue };
+        git::keep(common_dir, &full, &commit).map_err(failed("keep a commit"))?;
+        refs.insert(full, commit);
     }
-    // With those of a removal that did not come to its end.
-    let refs = git::kept_refs(common_dir, &prefix).map_err(failed("list refs"))?;
-    Ok(refs.into_iter().map(|(name, _)| name).collect())
+    Ok(refs.into_keys().collect())
+}
+
+/// The repositories of submodules that git keeps with the work tree, whose commits may be nowhere else:
+/// they go with it, also where the files of the submodule are gone.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
+    let Some(administration) = &found.administration else { return Ok(Vec::new()) };
+    let all = administration.git_dir.join("modules");
+    if !disk::is_directory(&all)? {
+        return Ok(Vec::new());
+    }
+    let reason = || "the repository of a submodule".to_owned();
+    let names = disk::list_dir(&all)?.into_iter();
+    let path = |name: Vec<u8>| RelPath::new([&b".git/modules/"[..], &name].concat()).ok();
+    Ok(names.filter_map(|(name, _)| path(name)).map(|path| (path, reason())).collect())
 }
 
 /// What a checkpoint of the work tree names and does not hold, that nobody else holds either: each with the
@@ -244,11 +275,17 @@ pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
 }
 
 /// Removes the work tree and the branch, each also where the other cannot be removed, and the directories
-/// above it that are empty then.
+/// above it that are empty then. The branch stays where it does not lead to `commit`, up to which it is
+/// held; returns whether it is gone.
 ///
 /// # Errors
 /// What git says of the first that it could not remove.
-pub(crate) fn remove(record: &RunRecord, found: &Found, lock: &Lock) -> Result<()> {
+pub(crate) fn remove(
+    record: &RunRecord,
+    found: &Found,
+    commit: Option<&str>,
+    lock: &Lock,
+) -> Result<bool> {
     let (common_dir, path) = (&record.repository, record.path());
     let is_half_made = matches!(found.stage, Stage::HalfMade);
     if is_half_made {
@@ -262,11 +299,7 @@ pub(crate) fn remove(record: &RunRecord, found: &Found, lock: &Lock) -> Result<(
         Some(_) => git::remove_worktree(common_dir, &path, is_half_made, lock),
         None => Ok(()),
     };
-    let branch = record.branch();
-    let is_there = git::exists(common_dir, &format!("refs/heads/{branch}"));
-    let branch = is_there.and_then(|is_there| {
-        if is_there { git::delete_branch(common_dir, &path, &branch, lock) } else { Ok(()) }
-    });
+    let branch = git::delete_branch(common_dir, &path, &record.branch(), commit, lock);
     leave(record);
     tree.map_err(failed("remove the work tree"))?;
     branch.map_err(failed("delete the branch"))

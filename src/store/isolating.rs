@@ -18,7 +18,8 @@ use crate::manifest::Trigger;
 use crate::monitor::{Monitor, Notice, Phase};
 use crate::path::RelPath;
 use crate::restore::RestoreOptions;
-use crate::runs::{RunRecord, RunState, Runs};
+use crate::runs::{Holds, RunRecord, RunState, Runs};
+use crate::settings::ScopeSettings;
 use crate::store::capturing::{Purpose, home_directory, open_workspace};
 use crate::store::{CompareOptions, Store, log, real_path, session_name};
 
@@ -35,6 +36,8 @@ pub struct IsolateOptions {
     pub from: Option<CheckpointId>,
     /// The command that is to run, for people.
     pub command: Vec<String>,
+    /// What the checkpoints before and after the command hold, and what of `from` is laid over.
+    pub scope: ScopeSettings,
 }
 
 /// A run: a work tree in which a command may be started. While this exists nobody else removes it.
@@ -44,6 +47,7 @@ pub struct Run {
     lock: Lock,
     before: CaptureOutcome,
     directory: PathBuf,
+    scope: ScopeSettings,
 }
 
 impl Run {
@@ -206,7 +210,8 @@ impl Store {
             let undisturbed = Undisturbed(monitor);
             // Nothing was run in it: all of it is of the commit, or of a checkpoint.
             let removed = isolate::find(&record).and_then(|found| {
-                isolate::remove(&record, &found, &lock)?;
+                let is_gone = isolate::remove(&record, &found, Some(&record.commit), &lock)?;
+                tell_branch(&record, is_gone, &undisturbed);
                 runs.forget(&record)
             });
             let id = record.id;
@@ -266,6 +271,7 @@ impl Store {
             before: None,
             kept: None,
             refs: Vec::new(),
+            holds: None,
         };
         runs.write(&record)?;
         Ok((record, lock))
@@ -288,10 +294,11 @@ impl Store {
                 monitor.notice(&Notice::Remark { text: text.to_owned() });
             }
             if let Some(from) = &options.from {
-                self.lay_over(&path, from, &record.session, monitor)?;
+                self.lay_over(&path, from, &record.session, &options.scope, monitor)?;
             }
             let mut capture = capture_options(&record);
             capture.label.clone_from(&options.label);
+            capture.scope.clone_from(&options.scope);
             let before = self.capture(&path, &capture, monitor)?;
             record.before = Some(before.checkpoint.clone());
             record.state = RunState::Made;
@@ -311,7 +318,7 @@ impl Store {
             let text = format!("{below} is not in the commit: the command starts at the top");
             monitor.notice(&Notice::Remark { text });
         }
-        Ok(Run { record, lock, before, directory })
+        Ok(Run { record, lock, before, directory, scope: options.scope.clone() })
     }
 
     fn lay_over(
@@ -319,10 +326,12 @@ impl Store {
         path: &Path,
         from: &CheckpointId,
         session: &SessionName,
+        scope: &ScopeSettings,
         monitor: &dyn Monitor,
     ) -> Result<()> {
         let options = RestoreOptions {
             overlay: true,
+            scope: scope.clone(),
             session: Some(session.to_string()),
             ..RestoreOptions::default()
         };
@@ -347,7 +356,9 @@ impl Store {
         run.record.ended_at = Some(Timestamp::now());
         run.record.status = Some(status);
         let recorded = self.remembered_runs().write(&run.record);
-        let after = self.capture(&run.path(), &capture_options(&run.record), monitor)?;
+        let mut capture = capture_options(&run.record);
+        capture.scope.clone_from(&run.scope);
+        let after = self.capture(&run.path(), &capture, monitor)?;
         recorded.map(|()| after)
     }
 
@@ -414,14 +425,17 @@ impl Store {
             found = isolate::find(record)?;
         }
         let is_half_made = record.state == RunState::Making && !found.stage.is_whole();
+        let mut branch = Some(record.commit.clone());
         if !is_half_made {
-            self.hold(record, &found, options, monitor)?;
+            branch = self.hold(record, &found, options, monitor)?;
             // That took a while.
             isolate::refuse_busy(record, &found)?;
             record.state = RunState::Removing;
+            record.holds = Some(Holds { ignored: options.ignored, all: !options.discard });
             self.remembered_runs().write(record)?;
         }
-        isolate::remove(record, &found, lock)?;
+        let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
+        tell_branch(record, is_gone, monitor);
         if is_half_made {
             self.remembered_runs().forget(record)?;
         } else {
@@ -432,35 +446,42 @@ impl Store {
         Ok(RemovedRun { id: record.id, kept: record.kept.clone(), refs: record.refs.clone() })
     }
 
-    /// Has everything in the work tree, and every commit that only it has, held elsewhere.
+    /// Has everything in the work tree, and every commit that only it has, held elsewhere. Returns the
+    /// commit that its branch led to then.
     fn hold(
         &self,
         record: &mut RunRecord,
         found: &isolate::Found,
         options: &RemoveOptions,
         monitor: &dyn Monitor,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let path = record.path();
-        for _ in 0..limits::REMOVAL_LOOKS_MAX {
+        for look in 0..limits::REMOVAL_LOOKS_MAX {
             let seen = isolate::look(record, found, options, monitor)?;
             record.refs = isolate::keep(record, found, &seen)?;
-            if !found.stage.is_whole() || self.is_held(record, monitor)? {
-                return Ok(());
+            let mut left = isolate::submodules(found)?;
+            let is_held =
+                !found.stage.is_whole() || (look == 0 && self.is_held(record, options, monitor)?);
+            if is_held {
+                if !left.is_empty() && !options.discard {
+                    return Err(IsolationError::NotHeld { path, left }.into());
+                }
+                return Ok(seen.branch());
             }
             let mut capture = capture_options(record);
-            capture.scope.file_limit_bytes = u64::MAX;
+            capture.scope = options.scope.before_deletion();
             capture.ignored = options.ignored;
             capture.if_changed = true;
             let outcome = self.capture(&path, &capture, monitor)?;
             let entries = self.entries(&outcome.checkpoint, &RelPath::root(), monitor)?;
-            let left = isolate::not_held(&entries, &seen, options);
+            left.extend(isolate::not_held(&entries, &seen, options));
             if !left.is_empty() && !options.discard {
                 return Err(IsolationError::NotHeld { path, left }.into());
             }
             record.kept = Some(outcome.checkpoint);
             // Taken again, it finds nothing new: what was written while it was taken is in it.
             if !outcome.created && isolate::look(record, found, options, monitor)?.is_as(&seen) {
-                return Ok(());
+                return Ok(seen.branch());
             }
         }
         Err(IsolationError::Changing { path }.into())
@@ -468,18 +489,27 @@ impl Store {
 
     /// Whether a removal that was killed has held all that is there: it has only taken things away. What
     /// it holds is not to be held once more without what is gone by now.
-    fn is_held(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<bool> {
+    fn is_held(
+        &self,
+        record: &RunRecord,
+        options: &RemoveOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<bool> {
         let kept = record.kept.as_ref().filter(|_| record.state == RunState::Removing);
         let Some(kept) = kept else { return Ok(false) };
-        let mut options = CompareOptions { renames: false, ..CompareOptions::default() };
-        options.scope.file_limit_bytes = u64::MAX;
-        let found = self.compare_with_disk(kept, &record.path(), &options, monitor)?;
+        // More may be asked of this removal than of that one.
+        let is_enough = record.holds.is_some_and(|holds| {
+            (holds.ignored || !options.ignored) && (holds.all || options.discard)
+        });
+        let mut compare = CompareOptions { renames: false, ..CompareOptions::default() };
+        compare.scope = options.scope.before_deletion();
+        let found = self.compare_with_disk(kept, &record.path(), &compare, monitor)?;
         let is_gone = |change: &Change| change.kind == ChangeKind::Deleted;
-        if found.problem_count == 0 && found.changes.iter().all(is_gone) {
+        if is_enough && found.problem_count == 0 && found.changes.iter().all(is_gone) {
             return Ok(true);
         }
-        // Somebody has worked there since. Of this workspace only the newest checkpoint is safe from
-        // retention.
+        // Somebody has worked there since, or more is to be held. Of this workspace only the newest
+        // checkpoint is safe from retention.
         let note = format!("what was in run {} when its removal began", record.id);
         self.pin(kept, Some(&note), monitor)?;
         Ok(false)
@@ -597,6 +627,14 @@ impl Store {
             }
         }
         Ok(pruned)
+    }
+}
+
+fn tell_branch(record: &RunRecord, is_gone: bool, monitor: &dyn Monitor) {
+    if !is_gone {
+        let branch = record.branch();
+        let text = format!("branch {branch} stays: it was moved while its work tree was removed");
+        monitor.notice(&Notice::Remark { text });
     }
 }
 

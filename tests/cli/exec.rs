@@ -155,7 +155,12 @@ fn without_a_checkpoint_after_it_the_status_is_the_commands_all_the_same() {
             "mv {store}/format.json saved; echo '{{\"turnpoint_store\":99}}' > \
              {store}/format.json; exit {status}"
         );
-        let run = program.run(script(&["--session", session], &breaking)).exits(status);
+        let options = ["--session", session, "--report", "../report.json"];
+        let run = program.run(script(&options, &breaking)).exits(status);
+        let report = fs::read(program.root().join("report.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        let null = serde_json::Value::Null;
+        assert_eq!((&report["after"], report.get("changes")), (&null, Some(&null)));
         assert!(run.stderr.contains("is in no checkpoint"), "{}", run.stderr);
         let saved = program.workspace().join("saved");
         fs::rename(saved, program.store().join("format.json")).unwrap();

@@ -780,6 +780,7 @@ fn a_removal_that_was_killed_over_deleting_is_completed_and_keeps_what_it_held()
         let held = program.run(["list", "--session", "held", "--json"]).ok().json();
         let held = held["checkpoints"].as_array().unwrap().last().unwrap()["seq"].clone();
         text["state"] = "removing".into();
+        text["holds"] = serde_json::json!({ "ignored": false, "all": true });
         text["kept"] = serde_json::json!({ "session": "held", "seq": held });
         fs::write(&record, text.to_string()).unwrap();
         for name in [".git", "made", "a.txt"] {
@@ -919,4 +920,178 @@ fn the_report_names_the_run() {
     let seen = report();
     assert_eq!(seen["removed"]["run"], seen["run"]);
     assert!(seen["removed"]["kept"]["seq"].is_u64());
+}
+
+/// A directory with a `git` that does `script` where its words match `pattern`, and else what git does.
+/// In the script `$git` is the real one.
+fn git_that(program: &Program, pattern: &str, script: &str) -> std::ffi::OsString {
+    let real = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("git"))
+        .find(|path| path.exists())
+        .unwrap();
+    let directory = program.root().join("bin");
+    fs::create_dir_all(&directory).unwrap();
+    let text = format!(
+        "#!/bin/sh\ngit={}\ncase \"$*\" in {pattern}) {script};; esac\nexec $git \"$@\"\n",
+        real.display()
+    );
+    fs::write(directory.join("git"), text).unwrap();
+    fs::set_permissions(directory.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut path = directory.into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    path
+}
+
+/// What the refs of removed runs lead to.
+fn led_to(program: &Program) -> Vec<String> {
+    let refs = program.git(["for-each-ref", "--format=%(objectname)", "refs/turnpoint/removed"]);
+    refs.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_commit_that_a_refused_removal_found_is_not_lost_by_the_next() {
+    let program = program();
+    let script = "echo 1 > one && git add one && git commit -qm one && echo secret > id_rsa; \
+                  echo staged > a.txt; git add a.txt; echo later > a.txt";
+    exec(&program, &[], script).ok();
+    let (id, path) = only(&program);
+    let branch = format!("refs/heads/turnpoint/{id}");
+    let first = program.git(["rev-parse", &branch]);
+    for _ in 0..2 {
+        program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+        // What was staged is the same commit each time.
+        assert_eq!(led_to(&program).len(), 2);
+    }
+    let git = |words: &[&str]| run(program.other("git").args(words).current_dir(&path)).ok();
+    git(&["commit", "-q", "--amend", "-m", "another"]);
+    let second = program.git(["rev-parse", &branch]);
+    assert_ne!(first, second);
+    fs::remove_file(path.join("id_rsa")).unwrap();
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    let kept = led_to(&program);
+    assert!(kept.contains(&first) && kept.contains(&second), "{kept:?}");
+    assert_cleared(&program);
+}
+
+#[test]
+fn a_commit_left_by_a_head_that_is_at_none_is_led_to() {
+    let program = program();
+    let script = "git checkout -q --detach && echo 1 > one && git add one && git commit -qm one && \
+                  git rev-parse HEAD && git checkout -q --orphan empty && exit 1";
+    let commit = exec(&program, &[], script).exits(1).stdout;
+    assert_eq!(led_to(&program)[..1], [commit.trim_end()]);
+    assert_cleared(&program);
+}
+
+#[test]
+fn the_repository_of_a_submodule_that_is_gone_stays() {
+    let program = program();
+    let library = program.root().join("library");
+    let script = format!(
+        "L={}; git init -q $L && git -C $L commit -q --allow-empty -m outer && \
+         git -c protocol.file.allow=always submodule --quiet add $L sub && cd sub && echo x > x && \
+         git add x && git commit -qm inner && git rev-parse HEAD && cd .. && \
+         git rm -qf --cached sub && rm -rf sub && git reset -q --hard",
+        library.display()
+    );
+    let commit = exec(&program, &[], &script).ok().stdout;
+    let (id, path) = only(&program);
+    assert!(!path.join("sub").exists());
+    let modules = program.workspace().join(".git/worktrees").join(&id).join("modules/sub");
+    for is_gone in [false, true] {
+        if is_gone {
+            fs::remove_dir_all(&path).unwrap();
+        }
+        let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+        let named = "  .git/modules/sub: the repository of a submodule";
+        assert!(refused.stderr.contains(named), "{}", refused.stderr);
+        let inner = ["--git-dir", modules.to_str().unwrap(), "--work-tree", "."];
+        let kept = program.git([&inner[..], &["cat-file", "-t", commit.trim_end()]].concat());
+        assert_eq!(kept, "commit");
+    }
+    program.run(["worktree", "remove", &id, "--discard", "--yes"]).ok();
+    assert_cleared(&program);
+}
+
+#[test]
+fn a_branch_that_is_moved_while_its_work_tree_is_removed_stays() {
+    let program = program();
+    exec(&program, &[], "echo 1 > one && git add one && git commit -qm one").ok();
+    let (id, path) = only(&program);
+    let branch = format!("refs/heads/turnpoint/{id}");
+    let tree = format!("{branch}^{{tree}}");
+    let late = program.git(["commit-tree", "-m", "late", "-p", &branch, &tree]);
+    let script = format!("$git \"$@\" && exec $git update-ref {branch} {late}");
+    let git = git_that(&program, "*worktree\\ remove*", &script);
+    let removed = run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).ok();
+    assert!(removed.stderr.contains(&format!("branch turnpoint/{id} stays")), "{}", removed.stderr);
+    assert!(!path.exists());
+    assert_eq!(program.git(["rev-parse", &branch]), late);
+}
+
+#[test]
+fn a_second_removal_holds_what_more_is_asked_of_it() {
+    let program = program();
+    exec(&program, &[], "echo made > made; echo 2 > y.log").ok();
+    let (id, path) = only(&program);
+    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    let record: Value =
+        serde_json::from_slice(&fs::read(find_record(&program, &id)).unwrap()).unwrap();
+    assert_eq!(record["state"], "removing");
+    assert_eq!(record["holds"], serde_json::json!({ "ignored": false, "all": true }));
+    assert!(path.join("y.log").exists());
+    program.run(["worktree", "remove", &id, "--yes", "--ignored"]).ok();
+    assert_cleared(&program);
+    let kept = &runs(&program, &["--removed"])[0]["kept"];
+    assert_eq!(cat(&program, kept, "y.log"), b"2\n");
+    assert_eq!(cat(&program, kept, "made"), b"made\n");
+}
+
+/// git that fails has not said that there is nothing.
+#[test]
+fn nothing_is_removed_where_git_cannot_say_what_there_is() {
+    let program = program();
+    exec(&program, &[], "echo 1 > one && git add one && git commit -qm one").ok();
+    let (id, path) = only(&program);
+    let branch = format!("refs/heads/turnpoint/{id}");
+    let commit = program.git(["rev-parse", &branch]);
+    for asked in ["show-ref", "rev-parse\\ --verify", "reflog\\ exists", "--walk-reflogs"] {
+        let git = git_that(&program, &format!("*{asked}*"), "echo fatal: broken >&2; exit 128");
+        let refused = run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git));
+        assert!(refused.exits(1).stderr.contains("broken"), "{asked}");
+        assert_eq!(program.git(["rev-parse", &branch]), commit);
+        assert!(path.join("one").exists());
+    }
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_eq!(led_to(&program), [commit]);
+}
+
+#[test]
+fn the_users_settings_count_and_make_no_removal_hold_less() {
+    let program = program();
+    let directory = program.root().join("home/.config/turnpoint");
+    fs::create_dir_all(&directory).unwrap();
+    let settings = "[capture]\nsecrets = [\"*.token\"]\nexclude = [\"cache/\", \"!dist/\"]\n";
+    fs::write(directory.join("config.toml"), settings).unwrap();
+    let script = "echo made > made; echo T > x.token; mkdir cache dist; echo c > cache/c; \
+                  echo d > dist/d; echo 'capture.exclude = [\"made\"]' > .turnpoint.toml; exit 3";
+    let run = exec(&program, &["--session", "s"], script).exits(3);
+    assert!(run.stderr.contains("  x.token: secret"), "{}", run.stderr);
+    let after = serde_json::json!({ "session": "s", "seq": 1 });
+    assert_eq!(cat(&program, &after, "made"), b"made\n");
+    assert_eq!(cat(&program, &after, "dist/d"), b"d\n");
+    for left_out in ["x.token", "cache/c"] {
+        program.run(["cat", "s:1", left_out]).exits(2);
+    }
+    let (id, path) = only(&program);
+    assert_eq!(fs::read_to_string(path.join("x.token")).unwrap(), "T\n");
+    fs::remove_file(path.join("x.token")).unwrap();
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+    let kept = &runs(&program, &["--removed"])[0]["kept"];
+    for (path, content) in [("made", "made\n"), ("cache/c", "c\n"), ("dist/d", "d\n")] {
+        assert_eq!(cat(&program, kept, path), content.as_bytes(), "{path}");
+    }
 }
