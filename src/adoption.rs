@@ -115,6 +115,8 @@ fn adopt(
         }
     };
     let path = access.sessions.manifest_path(id);
+    // How long its blobs are as stored is not asked here: a listing of all for one checkpoint. Until the
+    // next rebuild those that are new count as long as they are before compression.
     let inserted = access.index.write("adopt a checkpoint", |tx| {
         // Looked at again where it is decided: a prune may have dropped file and row since, and a row
         // whose file is gone would be taken for damage.

@@ -19,7 +19,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -535,6 +535,24 @@ impl Blobs {
             }
         }
         Ok(listed)
+    }
+
+    /// How long each blob is as stored, as far as directories and packs can be read: a rebuild is not
+    /// stopped by what cannot.
+    ///
+    /// # Cost
+    /// The listing of all shards, one `lstat` for each loose blob, the reading of all trailers.
+    pub(crate) fn stored_sizes(&self) -> HashMap<BlobHash, u64> {
+        let mut sizes = HashMap::new();
+        for shard in 0..=u8::MAX {
+            let listed = self.list_shard(shard).unwrap_or_default();
+            sizes.extend(listed.blobs.iter().map(|loose| (loose.hash, loose.stored_size)));
+        }
+        for pack in &*self.packs().unwrap_or_default().packs {
+            let frames = pack.frames().unwrap_or_default();
+            sizes.extend(frames.iter().map(|frame| (frame.hash, u64::from(frame.length))));
+        }
+        sizes
     }
 
     /// Removes the temporary files of a dead operation.

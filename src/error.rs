@@ -8,6 +8,7 @@ mod configuration;
 mod details;
 mod going_back;
 mod isolation;
+mod purge;
 mod query;
 mod system;
 
@@ -22,6 +23,7 @@ pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Positio
 pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair, RevertConflict};
 pub use going_back::GoingBackError;
 pub use isolation::IsolationError;
+pub use purge::PurgeError;
 pub use query::QueryError;
 use system::{FREE_SOME_SPACE, hint_of_system};
 
@@ -432,6 +434,10 @@ pub enum Error {
     #[error(transparent)]
     Isolation(#[from] IsolationError),
 
+    /// A purge is not at its end, or cannot be begun.
+    #[error(transparent)]
+    Purge(#[from] PurgeError),
+
     /// A query of the index has no answer, or not this way.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -473,6 +479,7 @@ impl Error {
             Self::Query(error) => error.class(),
             Self::GoingBack(error) => error.class(),
             Self::Isolation(error) => error.class(),
+            Self::Purge(error) => error.class(),
             Self::Io { .. }
             | Self::Index { .. }
             | Self::NoSpace { .. }
@@ -596,6 +603,7 @@ impl Error {
             Self::GoingBack(error) => error.code(),
             Self::Configuration(_) => "configuration",
             Self::Isolation(error) => error.code(),
+            Self::Purge(error) => error.code(),
             Self::Incomplete { .. } => "incomplete",
         }
     }
@@ -691,6 +699,7 @@ impl Error {
             Self::GoingBack(error) => error.hint()?,
             Self::Configuration(error) => return error.hint(),
             Self::Isolation(error) => return error.hint(),
+            Self::Purge(error) => error.hint(),
             _ => return None,
         };
         Some(text)

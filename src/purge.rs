@@ -141,7 +141,9 @@ impl PurgePlan {
         self.checkpoints.is_empty()
     }
 
-    /// A name for this plan: another one if anything else would be done, or other content would stay.
+    /// A name for this plan: another one if anything else would be done, or other content would stay, or
+    /// stay for another path. Which checkpoints have it there is left out: each turn of another workspace
+    /// makes one more, and on a busy store nothing could be agreed to.
     pub fn id(&self) -> String {
         let mut text = Vec::new();
         for Rewrite { id, before, after, .. } in &self.rewrites {
@@ -150,7 +152,8 @@ impl PurgePlan {
         for kept in &self.kept {
             text.extend_from_slice(format!("{} {}\n", kept.hash, kept.holders).as_bytes());
             for holder in &kept.held_by {
-                text.extend_from_slice(format!("{holder:?}\n").as_bytes());
+                let Holder { workspace, path, .. } = holder;
+                text.extend_from_slice(format!("{workspace} {path:?}\n").as_bytes());
             }
         }
         text.extend_from_slice(format!("{:?}", self.quarantined).as_bytes());

@@ -53,7 +53,7 @@ pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
 use crate::access::Access;
 use crate::blobs::Blobs;
 use crate::disk::{self, Dir, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, PurgeError, Result};
 use crate::git;
 use crate::id::{CheckpointId, Seq, SessionName, StoreId, WorkspaceId};
 use crate::index::{self, Index, Opened};
@@ -64,6 +64,7 @@ use crate::operation::Host;
 use crate::purge::PurgePhase;
 use crate::sessions::{Found, Sessions};
 use crate::settings::{self, Upkeep};
+use crate::store::capturing::Purpose;
 use crate::verify::{self, RebuildOutcome, VerifyOptions, VerifyReport};
 use crate::workspaces::Workspaces;
 
@@ -169,6 +170,14 @@ impl Store {
     /// Opens the store for an operation that writes; makes it where it is missing, and builds the
     /// index where that is missing or damaged.
     fn enter(&self, monitor: &dyn Monitor) -> Result<Access> {
+        self.enter_to(Purpose::Work, monitor)
+    }
+
+    /// As [`Store::enter`]; who only looks brings no purge to its end that was interrupted.
+    ///
+    /// # Errors
+    /// [`PurgeError::Interrupted`] for one who looks where such a purge has manifests to write.
+    fn enter_to(&self, purpose: Purpose, monitor: &dyn Monitor) -> Result<Access> {
         let layout = &self.inner.layout;
         let mut was_tried = false;
         for _ in 0..OPEN_TRIES_MAX {
@@ -183,10 +192,19 @@ impl Store {
             if let Some(phase) = self.open_purge()?
                 && (phase == PurgePhase::Rewriting || !was_tried)
             {
-                drop(lock);
-                self.settle_purge(phase, monitor)?;
-                was_tried = true;
-                continue;
+                match (purpose, phase) {
+                    (Purpose::Work, _) => {
+                        drop(lock);
+                        self.settle_purge(phase, monitor)?;
+                        was_tried = true;
+                        continue;
+                    }
+                    (Purpose::Look, PurgePhase::Rewriting) => {
+                        return Err(PurgeError::Interrupted { path: layout.purge() }.into());
+                    }
+                    // What is left to be removed no checkpoint names: no plan needs it.
+                    (Purpose::Look, PurgePhase::Removing) => {}
+                }
             }
             let InPlace::Ready(index) = self.current_index()? else {
                 drop(lock);
@@ -238,16 +256,31 @@ impl Store {
     /// Opens a store that is there, for an operation that has nothing to do in a new one; `None` where
     /// there is none: only a capture makes one.
     fn enter_if_made(&self, monitor: &dyn Monitor) -> Result<Option<Access>> {
+        self.enter_if_made_to(Purpose::Work, monitor)
+    }
+
+    /// As [`Store::enter_if_made`] and [`Store::enter_to`].
+    fn enter_if_made_to(&self, purpose: Purpose, monitor: &dyn Monitor) -> Result<Option<Access>> {
         if !self.exists()? {
             require_no_checkpoints(&self.inner.layout)?;
             return Ok(None);
         }
-        self.enter(monitor).map(Some)
+        self.enter_to(purpose, monitor).map(Some)
     }
 
     /// As [`Store::enter_if_made`] for an operation on a session.
     fn enter_for(&self, session: &SessionName, monitor: &dyn Monitor) -> Result<Access> {
-        self.enter_if_made(monitor)?.ok_or_else(|| Error::SessionNotFound {
+        self.enter_for_to(session, Purpose::Work, monitor)
+    }
+
+    /// As [`Store::enter_for`] and [`Store::enter_to`].
+    fn enter_for_to(
+        &self,
+        session: &SessionName,
+        purpose: Purpose,
+        monitor: &dyn Monitor,
+    ) -> Result<Access> {
+        self.enter_if_made_to(purpose, monitor)?.ok_or_else(|| Error::SessionNotFound {
             session: session.to_string(),
             nearest: Vec::new(),
         })

@@ -24,6 +24,7 @@ struct GcDocument {
     kept: u64,
     evicted: Vec<IdDocument>,
     evicted_because: Option<&'static str>,
+    released_bytes: u64,
     short_bytes: u64,
     blobs_removed: u64,
     bytes_removed: u64,
@@ -58,6 +59,7 @@ fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
         kept: prune.kept.saturating_sub(evict.evicted.len() as u64),
         evicted: evict.evicted.iter().map(IdDocument::from).collect(),
         evicted_because: evict.because.map(Tightness::as_str),
+        released_bytes: evict.released_bytes,
         short_bytes: evict.short_bytes,
         blobs_removed: sweep.blobs_removed,
         bytes_removed: sweep.bytes_removed,
@@ -78,7 +80,8 @@ fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result
         let checkpoints = format::counted(pruned, "checkpoint", "checkpoints");
         let blobs = format::counted(sweep.blobs_removed, "blob", "blobs");
         let freed = format::size(sweep.bytes_removed);
-        let text = match (dry_run, pruned == 0 && sweep.blobs_removed == 0) {
+        let is_nothing = pruned == 0 && evict.evicted.is_empty() && sweep.blobs_removed == 0;
+        let text = match (dry_run, is_nothing) {
             (true, true) => "nothing would be removed".to_owned(),
             (false, true) => "nothing to remove".to_owned(),
             (true, false) => format!("would drop {checkpoints} and remove {blobs}, {freed}"),

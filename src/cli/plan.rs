@@ -111,6 +111,10 @@ pub(crate) fn perform(
     options.session = options.session.or(values.session);
     let is_shown = asked.dry_run || asked.plan_out.is_some() || !asked.yes;
     if is_shown {
+        if !asked.dry_run && asked.plan_out.is_none() {
+            // A purge that was interrupted comes to its end first: a plan would refuse until then.
+            context.run(|store, monitor| store.complete_purge(monitor))?;
+        }
         let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;
         let nothing = planned.plan.changes.is_empty();
         if let Some(file) = asked.plan_out {

@@ -39,6 +39,10 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     let session = session.as_ref();
     let mut last = None;
     if arguments.dry_run || (is_own && !arguments.yes) {
+        if !arguments.dry_run {
+            // A purge that was interrupted comes to its end first: a plan would refuse until then.
+            context.run(|store, monitor| store.complete_purge(monitor))?;
+        }
         let planned = context.run(|store, monitor| match &wish {
             Wish::Rule(rule) => store.plan_prune(session, *rule, monitor),
             Wish::Delete { session, with_pinned } => {

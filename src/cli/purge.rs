@@ -210,6 +210,37 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
+/// The command that purges what a holder has. A workspace whose root is gone has only its id left.
+fn command_for(holder: &Holder, is_here: bool) -> String {
+    let place = match (is_here, holder.root.is_dir()) {
+        (true, _) => String::new(),
+        (false, true) => format!("-C {} ", shell_word(&shown(&holder.root))),
+        (false, false) => format!("--workspace {} ", holder.workspace),
+    };
+    format!("turnpoint {place}purge {}", shell_word(&literal(&holder.path.to_string())))
+}
+
+/// A path that is meant as it is and not as a pattern.
+fn literal(path: &str) -> String {
+    if !path.contains(['*', '?', '[']) {
+        return path.to_owned();
+    }
+    let is_special = |character: char| "*?[]{}\\".contains(character);
+    let escape =
+        |character: char| is_special(character).then_some('\\').into_iter().chain([character]);
+    path.chars().flat_map(escape).collect()
+}
+
+/// A word as a shell takes it: in quotes where anything in it means something to one.
+fn shell_word(text: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "_@%+=:,./-".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 fn checkpoints(count: u64) -> String {
     format::counted(count, "checkpoint", "checkpoints")
 }
@@ -307,14 +338,12 @@ fn tell_kept(plan: &PurgePlan, most: usize, printer: &mut Printer) -> io::Result
             let is_here = holder.workspace == plan.workspace;
             let workspace =
                 if is_here { String::new() } else { format!(" of {}", shown(&holder.root)) };
-            let place =
-                if is_here { String::new() } else { format!("-C {} ", shown(&holder.root)) };
             let text = format!(
-                "{}{workspace}, in {}, the newest {}: `turnpoint {place}purge {}`",
+                "{}{workspace}, in {}, the newest {}: `{}`",
                 holder.path,
                 checkpoints(holder.checkpoints),
                 holder.checkpoint,
-                holder.path,
+                command_for(holder, is_here),
             );
             printer.hanging("    ", &text)?;
         }

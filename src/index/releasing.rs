@@ -30,12 +30,15 @@ pub(crate) struct Releasing<'t> {
 }
 
 impl ReadTx<'_> {
-    /// What all content takes. A blob whose stored length is not known counts for nothing.
+    /// What all content takes. A blob whose stored length is not known counts as long as it is before
+    /// compression: for nothing it would be content that no budget sees, and that frees nothing when it goes.
     ///
     /// Cost: the rows of all blobs.
     pub(crate) fn content_bytes(&self) -> Result<ContentBytes> {
-        let sql = "SELECT coalesce(sum(CASE WHEN refs > 0 THEN stored_size END), 0),
-                          coalesce(sum(CASE WHEN refs = 0 THEN stored_size END), 0) FROM blobs";
+        let sql = "SELECT
+                       coalesce(sum(CASE WHEN refs > 0 THEN coalesce(stored_size, size) END), 0),
+                       coalesce(sum(CASE WHEN refs = 0 THEN coalesce(stored_size, size) END), 0)
+                   FROM blobs";
         let row = self.row(sql, [], |row| {
             let amount = |column: usize| row.get(column).map(|Amount(amount)| amount);
             Ok(ContentBytes { named: amount(0)?, unnamed: amount(1)? })
@@ -50,7 +53,8 @@ impl ReadTx<'_> {
             page_names: self.prepare("SELECT refs FROM pages WHERE blob = ?1")?,
             links: self.prepare("SELECT child FROM page_links WHERE page = ?1")?,
             contents: self.prepare("SELECT blob FROM entries WHERE page = ?1 AND kind = 0")?,
-            blob_names: self.prepare("SELECT refs, stored_size FROM blobs WHERE id = ?1")?,
+            blob_names: self
+                .prepare("SELECT refs, coalesce(stored_size, size, 0) FROM blobs WHERE id = ?1")?,
             pages: HashMap::new(),
             blobs: HashMap::new(),
             bytes: 0,
@@ -82,13 +86,13 @@ impl Releasing<'_> {
             for blob in named.into_iter().chain([page]) {
                 let taken = self.blobs.entry(blob).or_default();
                 *taken += 1;
-                let names = self.blob_names.row([blob], |row| {
-                    Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Amount>>(1)?))
-                })?;
-                if let Some((names, stored)) = names
+                let names = self
+                    .blob_names
+                    .row([blob], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Amount>(1)?)))?;
+                if let Some((names, Amount(stored))) = names
                     && names == *taken
                 {
-                    self.bytes += stored.map_or(0, |Amount(bytes)| bytes);
+                    self.bytes += stored;
                 }
             }
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::disk::{self, Dir};
-use crate::error::{BadFile, IoContext, Result, not_understood};
+use crate::error::{BadFile, IoContext, PurgeError, Result, not_understood};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::layout::Layout;
@@ -89,6 +89,21 @@ impl Intent {
             return Ok(None);
         };
         Self::decode(&text).map(Some).map_err(|reason| not_understood(&path, reason))
+    }
+
+    /// Refuses one that is longer than it may be.
+    ///
+    /// # Errors
+    /// [`PurgeError::TooLong`].
+    pub(crate) fn require_length(&self, layout: &Layout, bytes_max: u64) -> Result<()> {
+        let path = layout.purge();
+        let text = self.encode().map_err(std::io::Error::from).at("encode", &path)?;
+        let bytes = text.len() as u64;
+        if bytes > bytes_max {
+            let manifests = self.rewrites.len();
+            return Err(PurgeError::TooLong { path, manifests, bytes, bytes_max }.into());
+        }
+        Ok(())
     }
 
     /// Writes it. Durable when it returns.
@@ -284,6 +299,16 @@ mod tests {
         let mut outside = sample();
         outside.quarantined = vec![PathBuf::from("quarantine/../s/0.json")];
         assert!(Intent::decode(&outside.encode().unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_refused() {
+        let (intent, layout) = (sample(), Layout::new(Path::new("/store")));
+        let length = intent.encode().unwrap().len() as u64;
+        intent.require_length(&layout, length).unwrap();
+        let error = intent.require_length(&layout, length - 1).unwrap_err();
+        assert_eq!(error.code(), "purge-too-long");
+        assert!(error.to_string().contains("purge.json"), "{error}");
     }
 
     proptest! {

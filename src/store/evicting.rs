@@ -24,8 +24,9 @@ const TALLY_BYTES_MAX: u64 = 256;
 struct Tally {
     /// How many bytes of content are named, at most.
     content_bytes: Option<u64>,
-    /// Whether it was told that they are too many and none may go.
-    is_told: bool,
+    /// When it was last found that they are too many and none may go, if it was so then. Not the time of
+    /// the file, which each capture writes.
+    told_at: Option<Timestamp>,
 }
 
 impl Tally {
@@ -34,14 +35,24 @@ impl Tally {
         let text = text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
         let mut words = text.split_whitespace();
         let content_bytes = words.next().and_then(|word| word.parse().ok());
-        Self { content_bytes, is_told: words.next() == Some("told") }
+        let told_at = words.next().and_then(|word| word.parse().ok()).map(Timestamp::from_ns);
+        Self { content_bytes, told_at }
     }
 
     fn write(self, access: &Access) -> Result<()> {
         let Some(bytes) = self.content_bytes else { return Ok(()) };
-        let text = format!("{bytes}{}\n", if self.is_told { " told" } else { "" });
+        let text = match self.told_at {
+            Some(told_at) => format!("{bytes} {}\n", told_at.as_ns()),
+            None => format!("{bytes}\n"),
+        };
         let root = Dir::open(access.layout.root())?;
         disk::replace(&root, TALLY.as_bytes(), text.as_bytes(), &access.tmp)
+    }
+
+    /// Whether there is nothing to look for yet. A time that is yet to come, as of a clock that was set
+    /// back, says nothing.
+    fn was_just_told(self, now: Timestamp) -> bool {
+        self.told_at.is_some_and(|told_at| told_at <= now && told_at.until(now) < LOOK_AGAIN)
     }
 }
 
@@ -71,15 +82,16 @@ pub(super) fn evict_if_needed(
         Some(floor) => disk::available_bytes(&access.tmp)? < floor,
         None => false,
     };
-    let looked_at = disk::modified_ns(&access.layout.tally())?.unwrap_or(i64::MIN);
-    let was_just_told =
-        tally.is_told && Timestamp::from_ns(looked_at).until(Timestamp::now()) < LOOK_AGAIN;
-    if was_just_told {
+    if tally.was_just_told(Timestamp::now()) {
+        // What this capture stored is counted all the same: else it would never be, and a raised budget
+        // would find less than there is.
+        tally.content_bytes = known;
+        tally.write(access)?;
         return Ok(is_over || is_low);
     }
     if is_over || is_low {
         let outcome = evict(access, monitor)?;
-        if !outcome.evicted.is_empty() || (outcome.short_bytes > 0 && !tally.is_told) {
+        if !outcome.evicted.is_empty() || (outcome.short_bytes > 0 && tally.told_at.is_none()) {
             monitor.notice(&Notice::Evicted {
                 checkpoints: outcome.evicted.len() as u64,
                 because: outcome.because.map_or("", Tightness::as_str),
@@ -87,10 +99,10 @@ pub(super) fn evict_if_needed(
                 short_bytes: outcome.short_bytes,
             });
         }
-        tally.is_told = outcome.short_bytes > 0;
+        tally.told_at = (outcome.short_bytes > 0).then(Timestamp::now);
         tally.content_bytes = Some(outcome.content_bytes);
     } else {
-        tally = Tally { content_bytes: known, is_told: false };
+        tally = Tally { content_bytes: known, told_at: None };
     }
     tally.write(access)?;
     Ok(is_over || is_low)

@@ -12,10 +12,11 @@ use crate::access::Access;
 use crate::adoption;
 use crate::compare::Selection;
 use crate::disk::{self, Dir, Lock, LockKind};
-use crate::error::{BadFile, Error, Repair, Result};
+use crate::error::{BadFile, Error, PurgeError, Repair, Result};
 use crate::hash::Hashed;
 use crate::journal;
 use crate::layout::Layout;
+use crate::limits;
 use crate::monitor::{Monitor, Notice, Phase};
 use crate::operation::OperationKind;
 use crate::purge::{
@@ -63,9 +64,9 @@ impl Store {
     /// # Errors
     /// [`Error::PlanChanged`]; [`Error::DeletionBlocked`] where something cannot be understood that may
     /// name content, a restore is open, or an operation may still run; [`Error::NoSpace`];
-    /// [`Error::Busy`] where operations run on for more than a minute. Nothing has changed then, but for
-    /// the last step: where only the removal of content is left to do and cannot be done, that is
-    /// [`Error::DeletionBlocked`] or [`Error::Io`] too, and the next command that writes tries again.
+    /// [`Error::Busy`] where operations run on for more than a minute; [`PurgeError::TooLong`]. Nothing of
+    /// the plan has been done then. [`PurgeError::Unfinished`] with the cause where something fails after
+    /// the plan was written down: the next command that writes completes it.
     ///
     /// # Concurrency
     /// Waits for every running operation, and lets none begin.
@@ -104,9 +105,12 @@ impl Store {
         // From here on it is carried out, whatever happens; nobody is asked whether to go on.
         let lock = access.into_lock();
         let monitor = Uncancelled(monitor);
-        let intent = self.rewrite(intent, &monitor)?;
-        let removed = self.remove(&intent, lock, &monitor)?;
-        Ok(PurgeOutcome { plan, removed })
+        let carried_out =
+            self.rewrite(intent, &monitor).and_then(|intent| self.remove(&intent, lock, &monitor));
+        match carried_out {
+            Ok(removed) => Ok(PurgeOutcome { plan, removed }),
+            Err(source) => Err(PurgeError::Unfinished { source: Box::new(source) }.into()),
+        }
     }
 
     /// Whether a purge was interrupted, and how far it has come.
@@ -330,6 +334,15 @@ fn require_room(access: &Access) -> Result<()> {
 
 /// Makes the new pages durable and then writes down what is going to be done: the point of no return.
 fn decide(access: &Access, request: &PurgeRequest, plan: &PurgePlan) -> Result<Intent> {
+    let intent = Intent {
+        phase: PurgePhase::Rewriting,
+        workspace: plan.workspace,
+        rewrites: plan.rewrites.clone(),
+        quarantined: plan.quarantined.clone(),
+        account: account(request, plan),
+    };
+    // One that is longer than what is read back would be decided and never carried out.
+    intent.require_length(&access.layout, limits::PURGE_BYTES_MAX)?;
     let (operation, ()) = Operation::begin(access, OperationKind::Sweep, None, |_| Ok((None, ())))?;
     let staging = access.blobs.stage(operation.id())?;
     for page in &plan.pages {
@@ -338,13 +351,6 @@ fn decide(access: &Access, request: &PurgeRequest, plan: &PurgePlan) -> Result<I
     // Some may be there, from another purge.
     staging.publish()?;
     operation.end()?;
-    let intent = Intent {
-        phase: PurgePhase::Rewriting,
-        workspace: plan.workspace,
-        rewrites: plan.rewrites.clone(),
-        quarantined: plan.quarantined.clone(),
-        account: account(request, plan),
-    };
     intent.write(&access.layout, &access.tmp)?;
     Ok(intent)
 }

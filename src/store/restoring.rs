@@ -138,20 +138,20 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let access = match wish {
-            Wish::Restore(checkpoint) | Wish::Revert(checkpoint) => {
-                self.enter_for(&checkpoint.session, monitor)?
-            }
-            Wish::Undo => self
-                .enter_if_made(monitor)?
-                .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
-            Wish::Redo => self.enter_if_made(monitor)?.ok_or_else(|| {
-                GoingBackError::NothingToRedo { workspace: path.to_owned(), since: None }
-            })?,
-        };
         let purpose = match mode {
             Mode::Plan => Purpose::Look,
             Mode::CarryOut => Purpose::Work,
+        };
+        let access = match wish {
+            Wish::Restore(checkpoint) | Wish::Revert(checkpoint) => {
+                self.enter_for_to(&checkpoint.session, purpose, monitor)?
+            }
+            Wish::Undo => self
+                .enter_if_made_to(purpose, monitor)?
+                .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
+            Wish::Redo => self.enter_if_made_to(purpose, monitor)?.ok_or_else(|| {
+                GoingBackError::NothingToRedo { workspace: path.to_owned(), since: None }
+            })?,
         };
         let (open, _others) = open_for_restore(&access, path, options, purpose, monitor)?;
         if mode == Mode::CarryOut {

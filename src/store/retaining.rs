@@ -15,7 +15,7 @@ use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
 use crate::retention::{self, Effort, GcOutcome, Going, PruneOutcome, SweepOutcome};
 use crate::settings::PruneRule;
-use crate::store::capturing::{adopt_own, check_label};
+use crate::store::capturing::{Purpose, adopt_own, check_label};
 use crate::store::{Store, evicting, log};
 
 impl Store {
@@ -145,7 +145,7 @@ impl Store {
         rule: PruneRule,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        let Some(access) = self.enter_to_prune(session, monitor)? else {
+        let Some(access) = self.enter_to_prune(session, Purpose::Work, monitor)? else {
             return Ok(PruneOutcome::default());
         };
         prune(&access, session, Going::Rule(rule), monitor)
@@ -193,7 +193,7 @@ impl Store {
         going: Going,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        let Some(access) = self.enter_to_prune(session, monitor)? else {
+        let Some(access) = self.enter_to_prune(session, Purpose::Look, monitor)? else {
             return Ok(PruneOutcome::default());
         };
         let sessions = sessions(&access, session)?;
@@ -208,11 +208,12 @@ impl Store {
     fn enter_to_prune(
         &self,
         session: Option<&SessionName>,
+        purpose: Purpose,
         monitor: &dyn Monitor,
     ) -> Result<Option<Access>> {
         match session {
-            Some(session) => self.enter_for(session, monitor).map(Some),
-            None => self.enter_if_made(monitor),
+            Some(session) => self.enter_for_to(session, purpose, monitor).map(Some),
+            None => self.enter_if_made_to(purpose, monitor),
         }
     }
 
@@ -221,7 +222,9 @@ impl Store {
     /// # Errors
     /// As [`Store::gc`].
     pub fn plan_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
-        let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
+        let Some(access) = self.enter_if_made_to(Purpose::Look, monitor)? else {
+            return Ok(GcOutcome::default());
+        };
         let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_rule(&access))?;
         let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
         let evict = retention::plan_eviction(&access, &prune.pruned)?;

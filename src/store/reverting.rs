@@ -19,7 +19,8 @@ use crate::hash::{BlobHash, Hashed};
 use crate::id::CheckpointId;
 use crate::limits;
 use crate::manifest::{
-    Difference, Entry, EntryKind, Listed, Mode as FileMode, RestoreVerb, tree_differences,
+    Difference, Entry, EntryKind, Listed, Mode as FileMode, OmitReason, RestoreVerb,
+    tree_differences,
 };
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -181,6 +182,17 @@ fn with_evidence(wanted: Entry, theirs: Option<&Entry>) -> Entry {
 }
 
 impl Reverted {
+    /// What the checkpoint and the one before it held and lost to a purge. Both say the same of it now, and
+    /// whether the checkpoint changed it nobody can tell any more.
+    fn purged_in_both(&self, before: &[Entry]) -> Vec<Skip> {
+        let changed: HashSet<&RelPath> = self.changes.iter().map(|change| &change.path).collect();
+        let purged = SkipReason::NotCaptured(OmitReason::Purged);
+        let is_purged =
+            |entry: &&Entry| is_omitted(entry) == Some(purged) && !changed.contains(&entry.path);
+        let skip = |entry: &Entry| Skip { path: entry.path.clone(), reason: purged };
+        before.iter().filter(is_purged).map(skip).collect()
+    }
+
     /// Settles each changed path. Content that merging makes is staged, where `storing` says so.
     ///
     /// Cost: of the files that were changed since, all three contents, one file at a time.
@@ -193,10 +205,11 @@ impl Reverted {
         storing: Option<Storing<'_>>,
         monitor: &dyn Monitor,
     ) -> Result<Resolved> {
+        let mut skips = self.purged_in_both(&before);
         let mut then: BTreeMap<RelPath, Entry> =
             before.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let (mut touched, mut merged) = (BTreeMap::new(), BTreeMap::new());
-        let (mut skips, mut conflicts, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut conflicts, mut lost) = (Vec::new(), Vec::new());
         for Difference { path, before: theirs, after: base } in &self.changes {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);

@@ -1,7 +1,5 @@
 //! Building the index anew from what it is derived from: manifests, pages, pins.
 
-use std::collections::HashMap;
-
 use crate::blobs::Blobs;
 use crate::checkpoint::{Place, SessionRow, in_order_of_making};
 use crate::disk::{self, Dir, FileKind};
@@ -48,6 +46,7 @@ pub(crate) fn rebuild(
     let manifests = read_all(sessions, &mut outcome)?;
     monitor.phase(Phase::Rebuild, Some(manifests.len() as u64));
     let index = Index::create_new(&root)?;
+    let stored = blobs.stored_sizes();
     for Readable { id, manifest, digest, file_bytes } in in_order(manifests) {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
@@ -64,7 +63,7 @@ pub(crate) fn rebuild(
             for named in manifest.references() {
                 tx.keep_numbers(&named.session, named.seq.get() + 1)?;
             }
-            tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &HashMap::new(), blobs)
+            tx.insert_checkpoint(&manifest, digest, file_bytes, &pin, &stored, blobs)
         });
         match inserted {
             Ok(_) => outcome.checkpoints += 1,

@@ -230,6 +230,7 @@ fn upkeep_counts_what_it_did() {
         "kept",
         "leftovers_removed",
         "pruned",
+        "released_bytes",
         "schema",
         "short_bytes",
     ];

@@ -54,6 +54,34 @@ fn it_shows_what_goes_and_needs_a_yes() {
     assert_eq!(crate::support::program::run(below).ok().stdout, shown.stdout);
 }
 
+/// Another place that has the content is named by a command that a shell takes as it is meant.
+#[test]
+fn the_command_for_another_place_can_be_run_as_it_stands() {
+    let program = captured();
+    let there = program.root().join("it's there");
+    fs::create_dir(&there).unwrap();
+    fs::write(there.join("k [1]*.txt"), "secret\n").unwrap();
+    fs::write(there.join("k 1x.txt"), "another\n").unwrap();
+    let place = there.to_str().unwrap();
+    program.run(["-C", place, "capture", "--session", "t"]).ok();
+    let advice = || {
+        let shown = program.run(["purge", "key.txt", "--dry-run"]).ok().stdout;
+        let line = shown.lines().find(|line| line.contains("t:0")).unwrap().to_owned();
+        line.split('`').nth(1).unwrap().to_owned()
+    };
+    let purge = r"purge 'k \[1\]\*.txt'";
+    assert_eq!(advice(), format!("turnpoint -C '{}' {purge}", place.replace('\'', r"'\''")));
+    let listed = program.run(["list", "--session", "t", "--json"]).ok().json();
+    let id = listed["checkpoints"][0]["workspace"].as_str().unwrap().to_owned();
+    fs::remove_dir_all(&there).unwrap();
+    let command = advice();
+    assert_eq!(command, format!("turnpoint --workspace {id} {purge}"));
+    program.run(["--workspace", &id, "purge", r"k \[1\]\*.txt", "--yes"]).ok();
+    let omitted = program.run(["ls", "t:0", "--omitted"]).ok().stdout;
+    assert!(omitted.contains("k [1]*.txt [not held: purged]"), "{omitted}");
+    assert_eq!(program.run(["cat", "t:0", "k 1x.txt"]).ok().stdout, "another\n");
+}
+
 #[test]
 fn afterwards_every_command_says_that_it_was_purged() {
     let program = captured();

@@ -12,7 +12,7 @@ use turnpoint::limits::Packing;
 use turnpoint::manifest::{EntryKind, OmitReason};
 use turnpoint::path::RelPath;
 use turnpoint::{
-    CaptureOptions, Error, FindingKind, Notice, PurgeOutcome, PurgePlan, PurgeRequest,
+    CaptureOptions, Error, ErrorClass, FindingKind, Notice, PurgeOutcome, PurgePlan, PurgeRequest,
     RestoreOptions, Result, Store, VerifyOptions,
 };
 
@@ -320,6 +320,29 @@ fn what_is_purged_is_left_alone_by_restores_and_undos() {
     place.verify_clean();
 }
 
+/// What both sides of a turn have lost is as equal as what it never touched: that is said, and not that
+/// nothing is left of the turn.
+#[test]
+fn a_turn_whose_paths_were_purged_is_not_called_taken_back() {
+    let place = Place::in_memory();
+    let store = place.store();
+    secret(&place, 1);
+    place.capture();
+    secret(&place, 2);
+    let turn = place.capture();
+    let planned =
+        || store.plan_revert(place.root(), &turn, &RestoreOptions::default(), &()).unwrap();
+    let before = planned();
+    assert!(!before.plan.changes.is_empty() && skips(&before).is_empty(), "{:?}", before.plan);
+    drop(purge(&store, &request(&place, &["keys"])).unwrap());
+    let expected = ["keys/lines purged", "keys/link purged", "keys/noise purged"];
+    let after = planned();
+    assert_eq!(
+        (skips(&after), after.plan.changes.len()),
+        (expected.map(str::to_owned).to_vec(), 0)
+    );
+}
+
 #[test]
 fn other_workspaces_are_not_touched_and_what_they_hold_stays_and_is_named() {
     let (place, other) = (Place::in_memory(), tempfile::tempdir().unwrap());
@@ -352,6 +375,13 @@ fn other_workspaces_are_not_touched_and_what_they_hold_stays_and_is_named() {
     assert_eq!(foreign.held_by[0].checkpoint, theirs);
     assert_eq!(foreign.held_by[0].root, other.path().canonicalize().unwrap());
     assert_eq!(plan.contents, 1, "the noise of the second turn");
+    // That they go on capturing what they hold changes nothing about what was agreed to.
+    fs::write(other.path().join("more"), "more").unwrap();
+    let newest = store.capture(other.path(), &options, &()).unwrap().checkpoint;
+    fs::remove_file(other.path().join("more")).unwrap();
+    let again = store.plan_purge(&request, &()).unwrap();
+    let held = again.kept.iter().find(|kept| kept.path == rel("keys/noise")).unwrap();
+    assert_eq!((&held.held_by[0].checkpoint, held.held_by[0].checkpoints), (&newest, 2));
     drop(store.purge(&request, &plan.id(), &()).unwrap());
     assert_eq!(fs::read(&manifest).unwrap(), before);
     let traces = traces();
@@ -568,9 +598,13 @@ fn what_was_dropped_before_goes_with_it() {
 /// A purge that has nothing left to do but to remove what no checkpoint names, as one that was killed
 /// then has left it.
 fn removing(place: &Place) -> PathBuf {
+    interrupted(place, "removing")
+}
+
+fn interrupted(place: &Place, phase: &str) -> PathBuf {
     let text = |digest: &str| {
         format!(
-            "{{\"format\":1,\"phase\":\"removing\",\"workspace\":\"{}\",\"manifests\":[],\
+            "{{\"format\":1,\"phase\":\"{phase}\",\"workspace\":\"{}\",\"manifests\":[],\
              \"quarantined\":[],\"account\":{{\"paths\":[\"x\"]}},\"digest\":\"{digest}\"}}",
             "0".repeat(32)
         )
@@ -633,6 +667,67 @@ fn a_removal_that_was_interrupted_is_completed_or_left_for_later_and_stops_nobod
     assert!(!path.exists());
     let left = found(place.home(), &traces());
     assert!(!left.iter().any(|it| it.contains("noise of") || it.contains("lines")), "{left:?}");
+    place.verify_clean();
+}
+
+#[test]
+fn a_plan_leaves_an_interrupted_purge_as_it_is() {
+    let place = Place::in_memory();
+    let store = place.store();
+    let taken = turns(&place, &store);
+    let (session, options) = (&taken[0].0.session, RestoreOptions::default());
+    let mut rule = turnpoint::PruneRule::default();
+    rule.keep = 1;
+    let plans: [&dyn Fn() -> Result<()>; 5] = [
+        &|| store.plan_restore(place.root(), &taken[0].0, &options, &()).map(drop),
+        &|| store.plan_revert(place.root(), &taken[3].0, &options, &()).map(drop),
+        &|| store.plan_gc(&()).map(drop),
+        &|| store.plan_prune(None, rule, &()).map(drop),
+        &|| store.plan_session_deletion(session, false, &()).map(drop),
+    ];
+    for plan in plans {
+        plan().unwrap();
+    }
+    let path = interrupted(&place, "rewriting");
+    let before = files(&store);
+    for plan in plans {
+        let error = plan().unwrap_err();
+        assert_eq!((error.code(), error.class()), ("purge-interrupted", ErrorClass::Refused));
+        assert!(error.to_string().contains("journal/purge.json"), "{error}");
+        fingerprint::assert_same(&before, &files(&store));
+    }
+    // Where only content is left to be removed, a plan has all that it needs.
+    removing(&place);
+    let before = files(&store);
+    for plan in plans {
+        plan().unwrap();
+        fingerprint::assert_same(&before, &files(&store));
+    }
+    interrupted(&place, "rewriting");
+    store.pin(&taken[0].0, None, &()).unwrap();
+    assert!(!path.exists());
+    place.verify_clean();
+}
+
+#[test]
+fn what_fails_after_the_decision_says_that_it_was_decided() {
+    let place = Place::in_memory();
+    let store = place.store();
+    turns(&place, &store);
+    let request = request(&place, &["keys"]);
+    // In the place of the new index.
+    let in_the_way = store.root().join("index.db.new");
+    fs::create_dir_all(in_the_way.join("full")).unwrap();
+    let error = purge(&store, &request).unwrap_err();
+    assert_eq!(error.code(), "purge-unfinished", "{error:?}");
+    let hint = error.hint().unwrap();
+    assert!(hint.ends_with("the next command that writes completes it"), "{hint}");
+    let decided = store.root().join("journal/purge.json");
+    assert!(decided.exists());
+    fs::remove_dir_all(in_the_way).unwrap();
+    place.capture();
+    assert!(!decided.exists());
+    assert_eq!(found(place.home(), &traces()), [""; 0]);
     place.verify_clean();
 }
 
