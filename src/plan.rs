@@ -15,13 +15,14 @@ mod revert;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::hash::Digest;
 use crate::id::CheckpointId;
-use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
+use crate::manifest::{Entry, EntryKind, EntryText, Listed, Mode, OmitReason};
 use crate::path::RelPath;
 
 pub use bound::BoundPlan;
@@ -149,10 +150,18 @@ pub struct Plan {
 
 impl Plan {
     /// A name for exactly these changes to exactly this state: two plans with one id do the same.
+    ///
+    /// Of the text that entries have in pages: the id is kept in files, and must outlive this program.
     pub fn id(&self) -> String {
         let mut text = format!("{}\n", self.target).into_bytes();
         for change in &self.changes {
-            text.extend_from_slice(format!("{:?}\n", (&change.before, &change.after)).as_bytes());
+            let entry = |entry: &'_ Option<Entry>| {
+                entry.as_ref().map(|it| EntryText(Cow::Owned(it.clone())))
+            };
+            let sides = [entry(&change.before), entry(&change.after)];
+            // Strings and integers always have a JSON form.
+            text.extend_from_slice(&serde_json::to_vec(&sides).unwrap_or_default());
+            text.push(b'\n');
         }
         Digest::of(&text).to_string()
     }

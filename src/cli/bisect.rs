@@ -1,14 +1,15 @@
 //! `turnpoint bisect`.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use serde::Serialize;
 use turnpoint::bisect::{Bisection, Verdict};
 use turnpoint::id::CheckpointId;
@@ -68,7 +69,15 @@ pub(crate) fn run(arguments: &BisectArguments, context: &mut Context) -> Outcome
     let Trial { scratch, steps, .. } = trial;
     // What was found stands, whether or not the directory can be removed.
     let closed = scratch.close();
-    let bisection = searched?;
+    let bisection = match (searched, &closed) {
+        (Ok(bisection), _) => bisection,
+        (Err(failure), Ok(())) => return Err(failure),
+        (Err(failure), Err(error)) => {
+            // The failure is told last, and is what the exit code is about.
+            context.printer.style().complain(Kind::Warning, &error.message());
+            return Err(failure);
+        }
+    };
     let exit = tell(&bisection, &steps, &unreadable, context)?;
     closed?;
     let is_whole = unreadable.is_empty();
@@ -222,15 +231,18 @@ impl Trial<'_> {
             // Standard output is for the document.
             command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
         }
+        // With a group of its own all that it starts can be ended with it. From a terminal it stays in the
+        // foreground with this program, or it could not read from there.
+        let has_group = !io::stdin().is_terminal();
+        if has_group {
+            command.process_group(0);
+        }
         let mut child = command.spawn().map_err(|error| {
             let message = format!("cannot run `{}`: {error}", printable(program.as_bytes()));
             Failure::own(Exit::Usage, "command-not-run", message)
         })?;
-        let status = wait(&mut child, &context.interrupt).map_err(|source| Error::Io {
-            verb: "wait for",
-            path: program.into(),
-            source,
-        })?;
+        let status = wait(&mut child, has_group, &context.interrupt)
+            .map_err(|source| Error::Io { verb: "wait for", path: program.into(), source })?;
         status.ok_or_else(|| Error::Cancelled.into())
     }
 
@@ -254,26 +266,45 @@ impl Trial<'_> {
     }
 }
 
-/// Waits for a command; `None` where a signal came meanwhile. From a terminal the command got the signal
-/// too; one that goes on is killed, at once if another signal comes. This program outlives it: there is a
-/// directory to remove.
-fn wait(child: &mut Child, interrupt: &Interrupt) -> io::Result<Option<ExitStatus>> {
+/// Waits for a command; `None` where a signal came meanwhile. The command is told to end then, and killed if
+/// it goes on, at once if another signal comes; with its group, where it has one. This program outlives it:
+/// there is a directory to remove.
+fn wait(
+    child: &mut Child,
+    has_group: bool,
+    interrupt: &Interrupt,
+) -> io::Result<Option<ExitStatus>> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| io::Error::other("the command has no process id"))?;
+    // That nobody is left to be told is no failure.
+    let tell = |signal| {
+        let told = if has_group {
+            rustix::process::kill_process_group(id, signal)
+        } else {
+            rustix::process::kill_process(id, signal)
+        };
+        told.ok();
+    };
     let mut asked: Option<Instant> = None;
     loop {
-        if let Some(status) = child.try_wait()? {
+        // Not reaped here: as long as it is not, its number is nobody else's.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        if rustix::process::waitid(WaitId::Pid(id), options)?.is_some() {
             let is_stopped = asked.is_some() || interrupt.came();
+            if is_stopped && has_group {
+                // What it started would write into the directory while that is removed.
+                tell(Signal::KILL);
+            }
             interrupt.forget();
-            return Ok(Some(status).filter(|_| !is_stopped));
+            return Ok(Some(child.wait()?).filter(|_| !is_stopped));
         }
         if interrupt.came() {
             interrupt.forget();
-            if asked.is_some() {
-                child.kill()?;
-            }
+            tell(if asked.is_some() { Signal::KILL } else { Signal::TERM });
             asked.get_or_insert_with(Instant::now);
         }
         if asked.is_some_and(|asked| asked.elapsed() > ENDS_WITHIN) {
-            child.kill()?;
+            tell(Signal::KILL);
         }
         std::thread::sleep(LOOKED_EVERY);
     }

@@ -93,8 +93,12 @@ fn writeln_candidate(
 /// With a backslash before everything that means something to bash.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(text.len());
-    for &byte in text {
-        if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"_@%+=:,./-~".contains(&byte) {
+    for (at, &byte) in text.iter().enumerate() {
+        // A tilde names a home directory where it begins a word, and is itself elsewhere.
+        let is_tilde = byte == b'~' && at == 0;
+        if is_tilde
+            || byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"_@%+=:,./-~".contains(&byte)
+        {
             quoted.push(b'\\');
         }
         quoted.push(byte);
@@ -402,6 +406,7 @@ mod tests {
     #[test]
     fn what_means_something_to_bash_is_quoted() {
         assert_eq!(quoted(b"a b$(c)'*"), b"a\\ b\\$\\(c\\)\\'\\*");
+        assert_eq!(quoted(b"~x/~y"), b"\\~x/~y");
         assert_eq!(quoted("größe:3/x".as_bytes()), "größe:3/x".as_bytes());
     }
 }

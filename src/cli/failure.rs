@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Library(error) => error.to_string(),
             Self::Output(_) => "cannot write to standard output".to_owned(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use console::{Key, Term};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use turnpoint::clock::Timestamp;
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::printable;
 use turnpoint::{CheckpointSummary, CompareOptions, Error, ListQuery};
 use unicode_width::UnicodeWidthStr;
@@ -47,9 +47,12 @@ pub(crate) fn pick(
     }
     let query = ListQuery::Workspace(root.to_owned());
     let listing = context.run(|store, monitor| store.list(&query, monitor))?;
-    let is_meant = |name: &str| session.is_none_or(|session| session.eq_ignore_ascii_case(name));
+    // As names of sessions are compared everywhere.
+    let folded = session.map(str::to_lowercase);
+    let is_meant =
+        |name: &SessionName| folded.as_ref().is_none_or(|folded| *folded == name.folded());
     let mut checkpoints: Vec<CheckpointSummary> =
-        listing.checkpoints().filter(|it| is_meant(it.id.session.as_str())).cloned().collect();
+        listing.checkpoints().filter(|it| is_meant(&it.id.session)).cloned().collect();
     checkpoints.reverse();
     if checkpoints.is_empty() {
         let session = session.map(crate::cli::target::session_name).transpose()?;

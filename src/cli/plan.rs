@@ -121,7 +121,16 @@ pub(crate) fn perform(
             let place = context.settings.directory.join(file);
             context.run(|store, _| store.write_plan(&planned, &options, &place))?;
         }
-        show_plan(verb, &planned, &options, context)?;
+        // It changes no file, and is recorded: the next one goes further back.
+        let is_recorded = nothing
+            && matches!(verb, Verb::Undo | Verb::Redo)
+            && !planned.is_short()
+            && !asked.dry_run
+            && asked.plan_out.is_none();
+        // A document is given once, by what was done.
+        if !(is_recorded && context.is_json()) {
+            show_plan(verb, &planned, &options, context)?;
+        }
         if let Some(file) = asked.plan_out {
             tell_written(file, context)?;
             return Ok(Exit::Done);
@@ -129,17 +138,19 @@ pub(crate) fn perform(
         if asked.dry_run {
             return Ok(Exit::Done);
         }
-        if nothing {
+        if nothing && !is_recorded {
             return Ok(exit_of(&planned));
         }
-        let target = &planned.plan.target;
-        if !ask::can_ask(context) {
-            context.printer.flush()?;
-            return Err(ask::needs_yes(&verb.act(target)));
-        }
-        context.printer.gap()?;
-        if !ask::confirm(context, &question(&planned.plan))? {
-            return Ok(Exit::Refused);
+        if !is_recorded {
+            let target = &planned.plan.target;
+            if !ask::can_ask(context) {
+                context.printer.flush()?;
+                return Err(ask::needs_yes(&verb.act(target)));
+            }
+            context.printer.gap()?;
+            if !ask::confirm(context, &question(&planned.plan))? {
+                return Ok(Exit::Refused);
+            }
         }
         options.expected_plan = Some(planned.plan.id());
     }

@@ -71,6 +71,13 @@ pub enum GoingBackError {
         reason: String,
     },
 
+    /// A plan of a checkpoint that is laid over a directory cannot be kept.
+    #[error("a plan of what is laid over {} cannot be kept in a file", root.display())]
+    PlanOfOverlay {
+        /// The directory.
+        root: PathBuf,
+    },
+
     /// The plan is bound to a checkpoint that is not what the command would be about now.
     #[error(
         "{checkpoint} is not what it was when plan {plan} was made, or the command is about another"
@@ -113,6 +120,7 @@ impl GoingBackError {
             Self::NoTurn { .. }
             | Self::NoPredecessor { .. }
             | Self::NothingToRedo { .. }
+            | Self::PlanOfOverlay { .. }
             | Self::PlanUnreadable { .. } => ErrorClass::Input,
             Self::RevertConflicts { .. }
             | Self::PlanPlace { .. }
@@ -128,6 +136,7 @@ impl GoingBackError {
             Self::RevertConflicts { .. } => "revert-conflicts",
             Self::PlanUnreadable { .. } => "plan-unreadable",
             Self::PlanPlace { .. } => "plan-place",
+            Self::PlanOfOverlay { .. } => "plan-of-overlay",
             Self::PlanTarget { .. } => "plan-target",
             Self::PlanOutdated { .. } => "plan-outdated",
             Self::NothingToRedo { .. } => "nothing-to-redo",
@@ -155,6 +164,9 @@ impl GoingBackError {
                 "`turnpoint restore --plan-out FILE` writes one".to_owned()
             }
             Self::PlanPlace { .. } => "name a new file outside of the workspace".to_owned(),
+            Self::PlanOfOverlay { .. } => {
+                "look at the plan with `--dry-run`, then lay the checkpoint over at once".to_owned()
+            }
             Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
                 "nothing was changed; make the plan anew and look at it".to_owned()
             }

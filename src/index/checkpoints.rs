@@ -113,6 +113,27 @@ impl ReadTx<'_> {
         )
     }
 
+    /// For the safety checkpoint of each undo and redo that of what it took back, where both are there for
+    /// readers.
+    ///
+    /// Cost: the rows of all checkpoints.
+    pub(crate) fn taken_back(&self) -> Result<HashMap<CheckpointId, CheckpointId>> {
+        let pairs = self.rows(
+            "SELECT s.name, c.seq, e.name, b.seq
+             FROM checkpoints c
+             JOIN sessions s ON s.id = c.session
+             JOIN sessions e ON e.name = c.restore_undoes_session
+             JOIN checkpoints b ON b.session = e.id AND b.seq = c.restore_undoes_seq
+             WHERE c.restore_undoes_seq IS NOT NULL AND c.state = 'live' AND b.state = 'live'",
+            [],
+            |row| {
+                let link = CheckpointId { session: row.get(0)?, seq: row.get(1)? };
+                Ok((link, CheckpointId { session: row.get(2)?, seq: row.get(3)? }))
+            },
+        )?;
+        Ok(pairs.into_iter().collect())
+    }
+
     /// Those of one session, in order of number.
     pub(crate) fn pruning_of_session(&self, session: &SessionName) -> Result<Vec<Seq>> {
         self.rows(

@@ -7,7 +7,7 @@
 //!
 //! From there on it is a prune: mark, durably; account; unlink; delete the rows.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::access::Access;
 use crate::checkpoint::{CheckpointRow, CheckpointState, Place, in_order_of_making};
@@ -18,7 +18,7 @@ use crate::id::{CheckpointId, WorkspaceId};
 use crate::index::{ContentBytes, ReadTx};
 use crate::journal;
 use crate::limits;
-use crate::retention::prune::is_pinned;
+use crate::retention::prune::{is_pinned, leave_links};
 
 /// Why checkpoints are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +84,11 @@ impl Excess {
 /// Those that may go, in the order in which they go. Pure.
 ///
 /// Never: pinned ones, the newest of each workspace in each session, safety checkpoints younger than a
-/// day, what `protected` names.
+/// day, what `protected` names. What says of another that it was taken back goes after that one.
 fn may_go(
     rows: Vec<CheckpointRow>,
     protected: &HashSet<CheckpointId>,
+    taken_back: &HashMap<CheckpointId, CheckpointId>,
     now: Timestamp,
 ) -> Vec<CheckpointId> {
     let mut live: Vec<CheckpointRow> =
@@ -99,12 +100,17 @@ fn may_go(
         let is_young_safety = row.is_safety() && row.created_at.until(now) < limits::SAFETY_KEEP;
         !(is_newest || is_young_safety || row.pin.pinned || protected.contains(&row.id))
     });
-    let ordered = in_order_of_making(live, |row| Place {
-        id: &row.id,
-        parent: None,
-        created_at: Some(row.created_at),
-    });
-    ordered.into_iter().map(|row| row.id).collect()
+    let with_earlier = |row: CheckpointRow| {
+        let earlier = taken_back.get(&row.id).cloned();
+        (row, earlier)
+    };
+    let ordered =
+        in_order_of_making(live.into_iter().map(with_earlier).collect(), |(row, earlier)| Place {
+            id: &row.id,
+            parent: earlier.as_ref(),
+            created_at: Some(row.created_at),
+        });
+    ordered.into_iter().map(|(row, _)| row.id).collect()
 }
 
 /// How many of those that may go, in order, go. `steps` says how many bytes are released once the first
@@ -152,9 +158,12 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     }
     let mut protected = tx.protected_checkpoints()?;
     protected.extend(journal::needed_by_journals(&access.layout)?);
+    let mut taken_back = tx.taken_back()?;
+    taken_back.retain(|_, earlier| !gone.contains(earlier));
     protected.extend(gone);
-    let mut candidates = may_go(tx.all_checkpoints()?, &protected, Timestamp::now());
+    let mut candidates = may_go(tx.all_checkpoints()?, &protected, &taken_back, Timestamp::now());
     candidates.retain(|id| !is_pinned(access, id));
+    leave_links(&mut candidates, &taken_back);
     let mut steps: Vec<u64> = Vec::new();
     for id in &candidates {
         if steps.last().is_some_and(|released| *released >= excess.largest()) {

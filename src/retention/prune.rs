@@ -107,6 +107,27 @@ fn all_but(
     chosen
 }
 
+/// Leaves those out of `going` that say of one that stays that it was taken back: without them the next undo
+/// or redo would be about it again. Pure.
+///
+/// `taken_back` has for the safety checkpoint of each undo and redo that of what it took back.
+pub(super) fn leave_links(
+    going: &mut Vec<CheckpointId>,
+    taken_back: &HashMap<CheckpointId, CheckpointId>,
+) {
+    loop {
+        let goes: HashSet<&CheckpointId> = going.iter().collect();
+        let is_link =
+            |id: &CheckpointId| taken_back.get(id).is_some_and(|earlier| !goes.contains(earlier));
+        // What stays may itself be what another took back.
+        let links: HashSet<CheckpointId> = going.iter().filter(|id| is_link(id)).cloned().collect();
+        if links.is_empty() {
+            return;
+        }
+        going.retain(|id| !links.contains(id));
+    }
+}
+
 /// Whether the checkpoint's file says that it is pinned, or cannot be understood: the row only repeats
 /// it, and a power cut may have taken what it repeated last.
 pub(super) fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
@@ -151,6 +172,7 @@ fn plan_in(
     protected.extend(journal::needed_by_journals(&access.layout)?);
     let (now, zone) = (Timestamp::now(), Zone::local());
     let mut outcome = PruneOutcome::default();
+    let mut has_safety = false;
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
         let mut chosen = match going {
@@ -164,10 +186,18 @@ fn plan_in(
         if !matches!(going, Going::Session { with_pinned: true, .. }) {
             chosen.retain(|id| !is_pinned(access, id));
         }
-        let live = rows.iter().filter(|row| row.state == CheckpointState::Live).count();
-        outcome.kept += (live - chosen.len()) as u64;
+        outcome.kept += rows.iter().filter(|row| row.state == CheckpointState::Live).count() as u64;
+        let safety: HashSet<&CheckpointId> =
+            rows.iter().filter(|row| row.is_safety()).map(|row| &row.id).collect();
+        has_safety |= chosen.iter().any(|id| safety.contains(id));
         outcome.pruned.extend(chosen);
     }
+    // A session that is deleted goes as a whole. Else few prunes concern a safety checkpoint, and only
+    // these look at all rows.
+    if has_safety && matches!(going, Going::Rule(_)) {
+        leave_links(&mut outcome.pruned, &tx.taken_back()?);
+    }
+    outcome.kept -= outcome.pruned.len() as u64;
     Ok(outcome)
 }
 

@@ -18,7 +18,8 @@ impl Store {
     /// # Errors
     /// [`GoingBackError::PlanPlace`] where the name is taken; for a file in the workspace, which would be
     /// one more path of it, so that the plan would not be one of that workspace any more; and for a plan
-    /// longer than [`limits::PLAN_BYTES_MAX`]. [`Error::InsideStore`], [`Error::Io`].
+    /// longer than [`limits::PLAN_BYTES_MAX`]. [`GoingBackError::PlanOfOverlay`], which the form has no
+    /// word for. [`Error::InsideStore`], [`Error::Io`].
     ///
     /// # Durability
     /// The file is there whole and survives a power cut, or is not there.
@@ -31,6 +32,9 @@ impl Store {
         let refused = |reason: String| -> Error {
             GoingBackError::PlanPlace { path: file.to_owned(), reason }.into()
         };
+        if options.overlay {
+            return Err(GoingBackError::PlanOfOverlay { root: planned.root.clone() }.into());
+        }
         let name = file.file_name().ok_or_else(|| refused("it is no name of a file".to_owned()))?;
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = disk::real_path(parent.unwrap_or(Path::new(".")))?;
@@ -109,7 +113,9 @@ pub(super) fn require_target(
             | Error::SessionNotFound { .. }
             | Error::Pruned { .. }
             | Error::NothingToUndo { .. }
-            | Error::GoingBack(GoingBackError::NothingToRedo { .. }),
+            | Error::GoingBack(
+                GoingBackError::NothingToRedo { .. } | GoingBackError::NoPredecessor { .. },
+            ),
         ) => Err(changed()),
         Err(error) => Err(error),
     }

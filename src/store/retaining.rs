@@ -169,6 +169,9 @@ impl Store {
     /// The numbers stay given: a session of that name goes on counting. With `last` those with higher
     /// numbers stay: what was captured since a person was asked.
     ///
+    /// Where an undo that goes took back a restore whose safety checkpoint is in another session,
+    /// [`Store::undo`] is about that restore again.
+    ///
     /// # Errors
     /// [`Error::SessionNotFound`]; a journal that cannot be understood stops it.
     ///

@@ -221,7 +221,8 @@ fn a_signal_ends_it_and_leaves_nothing() {
     let program = program(&["g0", "b1"]);
     let pid = program.root().join("pid");
     // It does not listen to the first signal, and the second one is sent at once.
-    let command = format!("echo $$ > {}; trap '' INT; echo ready; exec sleep 60", pid.display());
+    let command =
+        format!("echo $$ > {}; trap '' INT TERM; echo ready; exec sleep 60", pid.display());
     let arguments = ["bisect", "s", "0", "1", "--", "sh", "-c", &command];
     let mut bisect = program.command(arguments);
     let bisect = bisect.env("TMPDIR", scratch(&program)).stdout(Stdio::piped());
@@ -240,4 +241,27 @@ fn a_signal_ends_it_and_leaves_nothing() {
     let sleeper = fs::read_to_string(&pid).unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
     assert!(stat.is_err(), "the command still runs: {stat:?}");
+}
+
+#[test]
+fn a_signal_to_the_program_alone_ends_what_the_command_started() {
+    let program = program(&["g0", "b1"]);
+    let pid = program.root().join("pid");
+    // The one that is waited for ends at SIGTERM; the one that it started does not listen.
+    let inner = format!("trap '' TERM; echo $$ > {}; echo ready; exec sleep 60", pid.display());
+    let arguments = ["bisect", "s", "0", "1", "--", "sh", "-c", "sh -c \"$INNER\"; true"];
+    let mut bisect = program.command(arguments);
+    let bisect = bisect.env("TMPDIR", scratch(&program)).env("INNER", inner);
+    let bisect = bisect.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = bisect.spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let id = child.id().to_string();
+    assert!(run(program.other("kill").args(["-TERM", &id])).code == 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(scratch(&program)).unwrap().count(), 0);
+    let sleeper = fs::read_to_string(&pid).unwrap();
+    // Killed, it may still be there for its new parent to take note of.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "what it started still runs: {stat}");
 }

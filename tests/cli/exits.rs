@@ -481,3 +481,31 @@ fn a_label_names_the_newest_checkpoint_that_has_it() {
     program.run(["restore", "latest", "@types", "--yes"]).ok();
     assert!(program.workspace().join("@types/x.ts").exists());
 }
+
+#[test]
+fn an_undo_with_nothing_to_change_is_recorded_without_a_question() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let path = |name: &str| program.workspace().join(name);
+    build(&program.workspace(), [("a", file("0")), ("b", file("0"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    for name in ["a", "b"] {
+        fs::write(path(name), "1").unwrap();
+        program.run(["restore", "s:0", "--yes"]).ok();
+    }
+    // By hand, what the undo of the newest would do.
+    fs::write(path("b"), "1").unwrap();
+    program.run(["undo", "--dry-run"]).ok();
+    let recorded = program.run(["undo", "--json"]).ok().json();
+    assert_eq!((&recorded["changed"], &recorded["dry_run"]), (&0.into(), &false.into()));
+    assert!(recorded["safety"].is_object(), "{recorded}");
+    // The next one goes further back, and asks.
+    program.run(["undo"]).exits(3);
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(path("a")).unwrap(), "1");
+    // The same forth: one is redone by hand, and the other has nothing to put back.
+    fs::write(path("a"), "0").unwrap();
+    program.run(["redo"]).ok();
+    program.run(["redo"]).ok();
+    let nothing = program.run(["redo"]).exits(2);
+    assert!(nothing.stderr.contains("there is nothing to redo"), "{}", nothing.stderr);
+}

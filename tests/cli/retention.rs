@@ -48,6 +48,33 @@ fn each_rule_keeps_some_and_nothing_goes_without_a_yes() {
     program.run(["verify", "--read-data"]).ok();
 }
 
+#[test]
+fn what_says_that_a_restore_was_taken_back_stays_as_long_as_what_it_saved() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let path = program.workspace().join("a.txt");
+    fs::write(&path, "0").unwrap();
+    program.run(["capture", "--session", "a"]).ok();
+    fs::write(&path, "1").unwrap();
+    // Each restore is undone; the first restore's safety checkpoint, a:1, is the newest of its session.
+    for session in ["a", "b"] {
+        program.run(["restore", "a:0", "--session", session, "--yes"]).ok();
+        program.run(["undo", "--session", "b", "--yes"]).ok();
+    }
+    program.run(["capture", "--session", "b"]).ok();
+    let prune = ["prune", "--keep", "1", "--yes"];
+    later(&program, 48, &prune).ok();
+    assert_eq!(seqs(&program, "a"), [0, 1]);
+    // b:1 and what it saved went; b:0, which took a:1 back, did not.
+    assert_eq!(seqs(&program, "b"), [0, 2, 3]);
+    let nothing = program.run(["undo", "--yes"]).exits(2);
+    assert!(nothing.stderr.contains("there is nothing to undo"), "{}", nothing.stderr);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1");
+    // With what it is about it goes.
+    program.run(["prune", "--session", "a", "--delete", "--yes"]).ok();
+    later(&program, 48, &prune).ok();
+    assert_eq!(seqs(&program, "b"), [2, 3]);
+}
+
 /// Runs the program so many hours from now, with a variable in its environment.
 fn later_with(program: &Program, hours: i64, variable: (&str, &str), arguments: &[&str]) -> Run {
     let seconds = (hours * 3_600).to_string();

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use turnpoint::id::CheckpointId;
-use turnpoint::{Error, GoingBackError, RestoreOptions, RestoreOutcome, Result};
+use turnpoint::{Error, GoingBackError, PruneRule, RestoreOptions, RestoreOutcome, Result};
 
 use crate::place::Place;
 use crate::support::fingerprint;
@@ -253,6 +253,40 @@ fn nothing_in_a_file_is_believed() {
     let refused = apply(&place, &first, &other);
     let is_target = matches!(refused, Err(Error::GoingBack(GoingBackError::PlanTarget { .. })));
     assert!(is_target, "{refused:?}");
+    fingerprint::assert_same(&before, &place.look_closely());
+}
+
+#[test]
+fn a_plan_of_an_overlay_is_not_written() {
+    let (place, first, plans) = scene();
+    let plan = plans.path().join("plan");
+    let mut options = RestoreOptions::default();
+    options.overlay = true;
+    let shown = place.store().plan_restore(place.root(), &first, &options, &()).unwrap();
+    let error = place.store().write_plan(&shown, &options, &plan).unwrap_err();
+    let expected = GoingBackError::PlanOfOverlay { root: shown.root };
+    assert!(matches!(&error, Error::GoingBack(found) if *found == expected), "{error:?}");
+    assert!(!plan.exists());
+}
+
+#[test]
+fn a_bound_revert_whose_predecessor_is_gone_is_not_carried_out() {
+    let (place, first, plans) = scene();
+    let plan = plans.path().join("plan");
+    let second = CheckpointId { seq: "1".parse().unwrap(), ..first.clone() };
+    let options = RestoreOptions::default();
+    let shown = place.store().plan_revert(place.root(), &second, &options, &()).unwrap();
+    write(&place, &shown, &plan).unwrap();
+    let mut rule = PruneRule::default();
+    rule.keep = 1;
+    let pruned = place.store().prune(Some(&first.session), rule, &()).unwrap();
+    assert_eq!(pruned.pruned, [first]);
+    let before = place.look_closely();
+    let refused = place.store().revert(place.root(), &second, &bound(&place, &plan), &());
+    let error = refused.unwrap_err();
+    let is_target = matches!(error, Error::GoingBack(GoingBackError::PlanTarget { .. }));
+    assert!(is_target, "{error:?}");
+    assert_eq!(error.class(), turnpoint::ErrorClass::Refused);
     fingerprint::assert_same(&before, &place.look_closely());
 }
 

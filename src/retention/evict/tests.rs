@@ -89,7 +89,7 @@ proptest! {
             rows.iter().map(|row| row.id.clone()).zip(made).collect();
         let protected: HashSet<CheckpointId> =
             all.iter().filter(|(_, made)| made.is_protected).map(|(id, _)| id.clone()).collect();
-        let candidates = may_go(rows, &protected, Timestamp::from_ns(NOW));
+        let candidates = may_go(rows, &protected, &HashMap::new(), Timestamp::from_ns(NOW));
 
         // Who stays, said in another way.
         for (id, made) in &all {
@@ -142,4 +142,33 @@ fn a_disk_that_something_else_fills_takes_no_history_with_it() {
     assert_eq!(how_many(&[10, 20, 30], 0, Excess { budget: 15, free_space: 21 }), 3);
     assert_eq!(how_many(&[10, 20, 30], 0, Excess { budget: 20, free_space: 5 }), 2);
     assert_eq!(how_many(&[10, 20, 30], 5, Excess { budget: 5, free_space: 0 }), 0);
+}
+
+#[test]
+fn what_took_another_back_goes_after_it_and_stays_where_it_stays() {
+    let made = |session, hours_ago| Made {
+        session,
+        workspace: 0,
+        hours_ago,
+        is_safety: true,
+        is_pinned: false,
+        is_protected: false,
+        names: BTreeSet::new(),
+    };
+    // The clock was set back between the two, which are of two sessions; each has a newer one.
+    let rows: Vec<CheckpointRow> = [made(0, 50), made(1, 90), made(0, 30), made(1, 30)]
+        .iter()
+        .zip(0..)
+        .map(|(made, seq)| row(seq, made))
+        .collect();
+    let (restored, undone) = (rows[0].id.clone(), rows[1].id.clone());
+    let taken_back = HashMap::from([(undone.clone(), restored.clone())]);
+    let now = Timestamp::from_ns(NOW);
+    let mut going = may_go(rows.clone(), &HashSet::new(), &taken_back, now);
+    leave_links(&mut going, &taken_back);
+    assert_eq!(going, [restored.clone(), undone.clone()]);
+    let mut going = may_go(rows, &HashSet::from([restored]), &taken_back, now);
+    assert_eq!(going, [undone]);
+    leave_links(&mut going, &taken_back);
+    assert_eq!(going, []);
 }
