@@ -1,6 +1,7 @@
 -- Entries are found by their page and by nothing else. Newer versions of SQLite make an index of their own
 -- for `kind = 3`, or for a condition on a path or a size, and then go through all pages of a checkpoint for
--- each row that it gives: half a minute instead of half a second. The sign `+` keeps a column out of that.
+-- each row that it gives: half a minute instead of half a second. The sign `+` keeps a column out of that,
+-- and takes its affinity: with the cast a number is compared with a text as before.
 
 DROP VIEW checkpoint_files;
 DROP VIEW omitted;
@@ -14,8 +15,8 @@ SELECT
     +e.path AS path_bytes,
     CASE e.kind WHEN 0 THEN 'file' ELSE 'symlink' END AS kind,
     printf('%04o', e.mode) AS mode,
-    +e.size AS size,
-    +e.mtime_ns AS mtime_ns,
+    CAST(+e.size AS INTEGER) AS size,
+    CAST(+e.mtime_ns AS INTEGER) AS mtime_ns,
     lower(hex(b.hash)) AS hash,
     CAST(e.target AS TEXT) AS target
 FROM sessions s

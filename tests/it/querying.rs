@@ -46,6 +46,10 @@ fn an_answer_has_columns_and_values_of_their_kinds() {
         vec![text(path), Value::Integer(size), Value::Null, Value::Real(0.5), blob]
     };
     assert_eq!(answer.rows, [row("a.txt", 3), row("b/c.txt", 5)]);
+    // A number is compared with a text as a number, as in every column that holds some.
+    let longer = "SELECT path FROM checkpoint_files WHERE size > '4' AND mtime_ns > '0'";
+    let answer = store.query(longer, &QueryOptions::default(), &()).unwrap();
+    assert_eq!(answer.rows, [[text("b/c.txt")]]);
     assert!(!answer.has_more);
 }
 
