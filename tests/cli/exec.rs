@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -21,6 +21,11 @@ fn program() -> Program {
 fn script(options: &[&str], script: &str) -> Vec<String> {
     let words = [&["exec"], options, &["--", "sh", "-c", script]].concat();
     words.into_iter().map(str::to_owned).collect()
+}
+
+/// With the signals as they are by default, whatever whoever started the tests ignores, as `nohup` does.
+fn heeding(program: &Program, words: Vec<String>) -> Command {
+    program.under(&["env", "--default-signal=HUP,INT,TERM"], words)
 }
 
 fn triggers(program: &Program) -> Vec<String> {
@@ -74,7 +79,7 @@ fn what_is_to_end_the_program_reaches_the_command_and_its_end_is_waited_for() {
             "trap 'echo {name} > got; exit 9' {name}; echo ready; while :; do sleep 0.05; done"
         );
         let mut child =
-            program.command(script(&[], &waiting)).stdout(Stdio::piped()).spawn().unwrap();
+            heeding(&program, script(&[], &waiting)).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
@@ -117,7 +122,7 @@ fn a_signal_that_was_ignored_stays_ignored_for_the_command() {
     let outer = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];
     assert_eq!(run(&mut program.under(&outer, words)).ok().stdout, "alive\n");
     // And where it was not, it is not.
-    program.run(script(&[], "kill -HUP $$; echo alive")).exits(128 + 1);
+    run(&mut heeding(&program, script(&[], "kill -HUP $$; echo alive"))).exits(128 + 1);
 }
 
 #[test]
