@@ -4,7 +4,9 @@
 //! is about; [`Error::hint`] says what to do next. Texts follow the Rust API guidelines: lower case,
 //! no final period, the source's text is not repeated.
 
+mod class;
 mod configuration;
+mod context;
 mod details;
 mod going_back;
 mod isolation;
@@ -19,7 +21,9 @@ use std::time::Duration;
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, InvalidSessionName, OperationId, Seq, SessionName, WorkspaceId};
 use crate::path::RelPath;
+pub use class::ErrorClass;
 pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
+pub(crate) use context::{IoContext, not_understood};
 pub use details::{BadFile, InvalidRange, LostContent, NoneSoOld, Repair, RevertConflict};
 pub use going_back::GoingBackError;
 pub use isolation::IsolationError;
@@ -454,24 +458,6 @@ pub enum Error {
     },
 }
 
-/// What a caller can do about an error; the program's exit code follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorClass {
-    /// The system failed: disk full, no permission, I/O error.
-    Failed,
-    /// What was asked for is malformed or does not exist.
-    Input,
-    /// Refused so that nothing is lost.
-    Refused,
-    /// Something in the store is damaged.
-    Damaged,
-    /// Another process is in the way; try again.
-    Busy,
-    /// Stopped by the caller.
-    Cancelled,
-}
-
 impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> ErrorClass {
@@ -708,22 +694,4 @@ impl Error {
 
 fn listed<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The error of a file that is there and cannot be understood.
-pub(crate) fn not_understood(path: &std::path::Path, reason: impl Into<String>) -> Error {
-    let source = io::Error::new(io::ErrorKind::InvalidData, reason.into());
-    Error::Io { verb: "understand", path: path.to_owned(), source }
-}
-
-/// Puts the path and the verb into an I/O error.
-pub(crate) trait IoContext<T> {
-    /// `verb` continues the sentence `cannot …`.
-    fn at(self, verb: &'static str, path: impl Into<PathBuf>) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
-    fn at(self, verb: &'static str, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| Error::Io { verb, path: path.into(), source: source.into() })
-    }
 }

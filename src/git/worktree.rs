@@ -318,8 +318,10 @@ fn log_of(git_dir: &Path, name: &str, is_born: bool) -> Result<Vec<String>, GitE
     }
     // git does not walk the log of a HEAD that is at no commit now. Each line begins with the commit that
     // HEAD left and the one that it came to.
-    let log = std::fs::read(git_dir.join("logs").join(name));
-    let log = log.map_err(|error| GitError::failed(format!("the log of {name}: {error}")))?;
+    let log = disk::read_small(&git_dir.join("logs").join(name), limits::GIT_OUTPUT_BYTES_MAX);
+    // git says that there is one, and keeps it elsewhere: what it leads to must not be taken for nothing.
+    let log = log.map_err(|error| GitError::failed(error.to_string()))?;
+    let log = log.ok_or_else(|| GitError::failed(format!("the log of {name} is in no file")))?;
     let came_to = |line: &str| line.split(' ').nth(1).map(str::to_owned);
     let is_commit = |id: &String| id.bytes().any(|byte| byte != b'0');
     Ok(lines(&log).filter_map(came_to).filter(is_commit).collect())
