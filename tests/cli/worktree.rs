@@ -722,7 +722,7 @@ fn prune_all(program: &Program) {
 /// nothing.
 #[test]
 fn what_a_killed_run_leaves_is_cleared() {
-    let kills: u64 = std::env::var("TURNPOINT_KILLS").map_or(6, |text| text.parse().unwrap());
+    let kills: u64 = std::env::var("TURNPOINT_KILLS").map_or(3, |text| text.parse().unwrap());
     let program = program();
     // Work that takes git a moment.
     for number in 0..200 {

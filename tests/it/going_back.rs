@@ -138,7 +138,7 @@ struct Stacks {
 
 #[test]
 fn undo_and_redo_do_what_two_stacks_of_copies_do() {
-    let config = Config { failure_persistence: None, ..Config::with_cases(8) };
+    let config = Config { failure_persistence: None, ..Config::with_cases(5) };
     proptest!(config, |(steps in prop::collection::vec(step(), 6..14))| {
         let place = Place::new();
         let states = four_states(&place);

@@ -494,7 +494,7 @@ fn without_git(root: &Path) -> Fingerprint {
 
 #[test]
 fn a_turn_whose_paths_were_not_touched_since_is_taken_back_as_git_takes_it_back() {
-    let config = Config { failure_persistence: None, ..Config::with_cases(8) };
+    let config = Config { failure_persistence: None, ..Config::with_cases(5) };
     proptest!(config, |(first in edits(0.9), turn in edits(0.4), later in edits(0.6))| {
         let place = Place::new();
         let repository = tempfile::tempdir().unwrap();
