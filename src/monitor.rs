@@ -162,3 +162,20 @@ pub trait Monitor: Sync {
 }
 
 impl Monitor for () {}
+
+/// A monitor for what is to be done also where the caller has asked to stop.
+pub(crate) struct Undisturbed<'a>(pub(crate) &'a dyn Monitor);
+
+impl Monitor for Undisturbed<'_> {
+    fn phase(&self, phase: Phase, total: Option<u64>) {
+        self.0.phase(phase, total);
+    }
+
+    fn advanced(&self, items: u64, bytes: u64) {
+        self.0.advanced(items, bytes);
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.0.notice(notice);
+    }
+}

@@ -15,7 +15,7 @@ use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
 use crate::isolate::{self, Ground, RemoveOptions, RemovedRun, Stage};
 use crate::limits;
 use crate::manifest::Trigger;
-use crate::monitor::{Monitor, Notice, Phase};
+use crate::monitor::{Monitor, Notice, Undisturbed};
 use crate::path::RelPath;
 use crate::restore::RestoreOptions;
 use crate::runs::{Holds, RunRecord, RunState, Runs};
@@ -160,23 +160,6 @@ pub struct PrunedRuns {
     pub planned: Vec<RunSummary>,
     /// Those that stay although they are due, and why.
     pub refused: Vec<(RunId, Error)>,
-}
-
-/// A monitor for what is to be done also where the caller has asked to stop.
-struct Undisturbed<'a>(&'a dyn Monitor);
-
-impl Monitor for Undisturbed<'_> {
-    fn phase(&self, phase: Phase, total: Option<u64>) {
-        self.0.phase(phase, total);
-    }
-
-    fn advanced(&self, items: u64, bytes: u64) {
-        self.0.advanced(items, bytes);
-    }
-
-    fn notice(&self, notice: &Notice) {
-        self.0.notice(notice);
-    }
 }
 
 impl Store {

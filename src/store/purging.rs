@@ -17,7 +17,7 @@ use crate::hash::Hashed;
 use crate::journal;
 use crate::layout::Layout;
 use crate::limits;
-use crate::monitor::{Monitor, Notice, Phase};
+use crate::monitor::{Monitor, Notice, Undisturbed};
 use crate::operation::OperationKind;
 use crate::purge::{
     self, Intent, Parts, PurgeOutcome, PurgePhase, PurgePlan, PurgeRequest, Removed, Scope,
@@ -104,7 +104,7 @@ impl Store {
         let intent = decide(&access, request, &plan)?;
         // From here on it is carried out, whatever happens; nobody is asked whether to go on.
         let lock = access.into_lock();
-        let monitor = Uncancelled(monitor);
+        let monitor = Undisturbed(monitor);
         let carried_out =
             self.rewrite(intent, &monitor).and_then(|intent| self.remove(&intent, lock, &monitor));
         match carried_out {
@@ -367,21 +367,4 @@ fn account(request: &PurgeRequest, plan: &PurgePlan) -> Map<String, Value> {
     account.insert("kept".to_owned(), json!(plan.kept.len()));
     account.insert("why".to_owned(), json!("asked for"));
     account
-}
-
-/// Passes everything on, but that somebody wants to stop.
-struct Uncancelled<'a>(&'a dyn Monitor);
-
-impl Monitor for Uncancelled<'_> {
-    fn phase(&self, phase: Phase, total: Option<u64>) {
-        self.0.phase(phase, total);
-    }
-
-    fn advanced(&self, items: u64, bytes: u64) {
-        self.0.advanced(items, bytes);
-    }
-
-    fn notice(&self, notice: &Notice) {
-        self.0.notice(notice);
-    }
 }
