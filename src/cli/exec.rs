@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -120,6 +121,12 @@ pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<E
     // Before anything is done: the command's status is not to be lost for it.
     if let Some(file) = &arguments.report {
         context.refuse_in_store(file, "the report")?;
+        let place = context.settings.directory.join(file);
+        if fs::metadata(&place).is_ok_and(|it| it.is_file() && it.len() > 0) {
+            let message = format!("{} is there already", printable(place.as_os_str().as_bytes()));
+            let failure = Failure::own(Exit::Refused, "file-exists", message);
+            return Err(failure.hint("name a new file, or remove that one"));
+        }
     }
     if arguments.worktree {
         return Ok(isolated(arguments, context).unwrap_or_else(|failure| {

@@ -162,8 +162,9 @@ fn without_a_checkpoint_after_it_the_status_is_the_commands_all_the_same() {
         );
         let options = ["--session", session, "--report", "../report.json"];
         let run = program.run(script(&options, &breaking)).exits(status);
-        let report = fs::read(program.root().join("report.json")).unwrap();
-        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        let file = program.root().join("report.json");
+        let report: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        fs::remove_file(file).unwrap();
         let null = serde_json::Value::Null;
         assert_eq!((&report["after"], report.get("changes")), (&null, Some(&null)));
         assert!(run.stderr.contains("is in no checkpoint"), "{}", run.stderr);
@@ -194,6 +195,17 @@ fn the_report_says_what_happened() {
     // Standard output is the command's.
     let run = program.run(["exec", "--json", "--", "true"]).exits(2);
     assert!(run.stderr.contains("--report FILE"), "{}", run.stderr);
+    // What somebody wrote is not written over, nor through a link, and the command does not run.
+    let link = program.root().join("link.json");
+    std::os::unix::fs::symlink(program.workspace().join("c.txt"), &link).unwrap();
+    for place in [program.root().join("report.json"), link] {
+        let options = ["--report", place.to_str().unwrap()];
+        let refused = program.run(script(&options, "echo ran > ran")).exits(3);
+        assert!(refused.stderr.contains("is there already"), "{}", refused.stderr);
+    }
+    assert_eq!(fs::read_to_string(program.root().join("report.json")).unwrap(), text);
+    assert_eq!(fs::read_to_string(program.workspace().join("c.txt")).unwrap(), "one\n");
+    assert!(!program.workspace().join("ran").exists());
     // A report that cannot be written is told, and changes nothing.
     let run = program.run(["exec", "--report", "/no/such/place", "--", "true"]).ok();
     assert!(run.stderr.contains("cannot write /no/such/place"), "{}", run.stderr);

@@ -902,7 +902,10 @@ fn the_report_names_the_run() {
     let program = program();
     let options = ["--report", "../report.json", "-q"];
     let report = || -> Value {
-        let text = fs::read_to_string(program.root().join("report.json")).unwrap();
+        let file = program.root().join("report.json");
+        let text = fs::read_to_string(&file).unwrap();
+        // An existing one is not written over.
+        fs::remove_file(file).unwrap();
         serde_json::from_str(&text).unwrap()
     };
     assert_eq!(exec(&program, &options, "echo 1 > made").ok().stderr, "");
