@@ -49,7 +49,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 pub(crate) use query::Reader;
 pub use query::{QueryOptions, QueryOutcome, QueryRow, Value};
@@ -299,6 +299,53 @@ impl Index {
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
         let done = self.lock().query_row(sql, [], |_| Ok(()));
         done.map_err(|error| failure(&self.path, "empty its log", error))
+    }
+
+    /// Writes the file anew without its free pages, where they are half of it or more: SQLite uses them
+    /// again and never gives them back. Returns how many bytes that gives back, with the next
+    /// [`Index::empty_wal`].
+    ///
+    /// Nothing is done where that would be less than [`limits::INDEX_GIVEN_BACK_BYTES_MIN`], where more than
+    /// [`limits::INDEX_COPIED_BYTES_MAX`] would stay, which is held in memory meanwhile, where the disk has
+    /// no room for twice that, or where other processes keep writing.
+    ///
+    /// # Errors
+    /// [`Error::IndexDamaged`], [`Error::Index`].
+    ///
+    /// # Durability
+    /// One transaction: the file is as before or as after it.
+    pub(crate) fn give_back_space(&self) -> Result<u64> {
+        const STATEMENT: &str = "give back space";
+        let failed = |error| failure(&self.path, STATEMENT, error);
+        let connection = self.lock();
+        let pragma = |name| {
+            let value = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            value.map(|value| u64::try_from(value).unwrap_or(0)).map_err(failed)
+        };
+        let page_bytes = pragma("page_size")?;
+        let in_all = pragma("page_count")?.saturating_mul(page_bytes);
+        let free = pragma("freelist_count")?.saturating_mul(page_bytes);
+        let stays = in_all.saturating_sub(free);
+        if free < stays
+            || free < limits::INDEX_GIVEN_BACK_BYTES_MIN
+            || stays > limits::INDEX_COPIED_BYTES_MAX
+            || disk::available_bytes(&self.dir)? < stays.saturating_mul(2)
+        {
+            return Ok(0);
+        }
+        match connection.execute_batch("VACUUM") {
+            Ok(()) => {
+                let after = pragma("page_count")?.saturating_mul(page_bytes);
+                Ok(in_all.saturating_sub(after))
+            }
+            Err(error) => match error.sqlite_error_code() {
+                // Nobody waits for this, and it can be done the next time.
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull) => {
+                    Ok(0)
+                }
+                _ => Err(failed(error)),
+            },
+        }
     }
 
     /// Empties the WAL if a large transaction has made it long. What is in it has been copied back by then,

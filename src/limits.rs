@@ -147,6 +147,13 @@ pub const SQLITE_WAL_KEPT_BYTES: u64 = 4 * 1024 * 1024;
 /// an index nobody else has open reads the WAL once.
 pub const SQLITE_WAL_PAGES: u32 = 100;
 
+/// Fewer free bytes of the index than this are left to be used again.
+pub const INDEX_GIVEN_BACK_BYTES_MIN: u64 = 1024 * 1024;
+
+/// An index of which more than this stays is not written anew to give back its free pages: SQLite holds
+/// the copy in memory.
+pub const INDEX_COPIED_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
 /// How many prepared statements a connection keeps.
 pub const SQLITE_STATEMENTS_CACHED: usize = 64;
 

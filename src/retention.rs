@@ -76,4 +76,6 @@ pub struct GcOutcome {
     pub evict: EvictOutcome,
     /// Content removed.
     pub sweep: SweepOutcome,
+    /// By how many bytes the index got smaller; not known before.
+    pub index_bytes_freed: u64,
 }

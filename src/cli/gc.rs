@@ -28,6 +28,7 @@ struct GcDocument {
     short_bytes: u64,
     blobs_removed: u64,
     bytes_removed: u64,
+    index_bytes_freed: u64,
     blobs_waiting: u64,
     blobs_packed: u64,
     adopted: u64,
@@ -63,6 +64,7 @@ fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
         short_bytes: evict.short_bytes,
         blobs_removed: sweep.blobs_removed,
         bytes_removed: sweep.bytes_removed,
+        index_bytes_freed: outcome.index_bytes_freed,
         blobs_waiting: sweep.blobs_waiting,
         blobs_packed: sweep.blobs_packed,
         adopted: sweep.adopted,
@@ -98,6 +100,10 @@ fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result
             prune::print_by_session(&evict.evicted, printer)?;
         }
         let drops = pruned > 0 || !evict.evicted.is_empty();
+        if outcome.index_bytes_freed > 0 {
+            let freed = format::size(outcome.index_bytes_freed);
+            printer.prose(&format!("the index gave back {freed}"))?;
+        }
         for line in remarks(sweep, drops && dry_run) {
             printer.prose(&line)?;
         }

@@ -233,7 +233,7 @@ impl Store {
         let evict = retention::plan_eviction(&access, &prune.pruned)?;
         let dropped = [prune.pruned.as_slice(), &marked, &evict.evicted].concat();
         let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
-        Ok(GcOutcome { prune, evict, sweep })
+        Ok(GcOutcome { prune, evict, sweep, index_bytes_freed: 0 })
     }
 
     /// Drops old checkpoints, as [`Store::prune`] does, and more of them if there is too much; and removes
@@ -255,8 +255,9 @@ impl Store {
         let prune = prune(&access, None, by_rule(&access), monitor)?;
         let evict = evicting::evict(&access, monitor)?;
         let sweep = sweep(&access, Effort::All, monitor)?;
+        let index_bytes_freed = access.index.give_back_space()?;
         access.index.empty_wal()?;
-        Ok(GcOutcome { prune, evict, sweep })
+        Ok(GcOutcome { prune, evict, sweep, index_bytes_freed })
     }
 }
 

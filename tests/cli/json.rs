@@ -227,6 +227,7 @@ fn upkeep_counts_what_it_did() {
         "evicted",
         "evicted_because",
         "failed",
+        "index_bytes_freed",
         "kept",
         "leftovers_removed",
         "pruned",

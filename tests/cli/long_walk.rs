@@ -109,9 +109,12 @@ fn a_long_walk_on_ten_thousand_files() {
         json(&["capture", "--session", "walk", "--json"]);
     }
     let last_tree = fingerprint::of(&workspace);
-    let mut collect = program.command(["gc", "--json"]);
-    collect.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600");
-    let collected = run(&mut collect).ok().json();
+    let collect = || {
+        let mut collect = program.command(["gc", "--json"]);
+        collect.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600");
+        run(&mut collect).ok().json()
+    };
+    let collected = collect();
     assert!(collected["blobs_removed"].as_u64().unwrap() > 0, "{collected}");
     let report = json(&["verify", "--read-data", "--json"]);
     assert_eq!(report["findings"], serde_json::json!([]));
@@ -119,4 +122,16 @@ fn a_long_walk_on_ten_thousand_files() {
     let into = program.root().join("out");
     program.run(["restore", "latest", "--into", into.to_str().unwrap()]).ok();
     fingerprint::assert_same(&last_tree, &fingerprint::of(&into));
+
+    // What nobody keeps takes no room, in the index either.
+    let index = program.store().join("index.db");
+    let length = || fs::metadata(&index).unwrap().len();
+    let before = length();
+    program.run(["prune", "--session", "walk", "--delete", "--yes"]).ok();
+    let collected = collect();
+    assert!(length() < before / 4, "{} of {before}: {collected}", length());
+    assert!(collected["index_bytes_freed"].as_u64().unwrap() >= before - length(), "{collected}");
+    let list =
+        run(program.other("sqlite3").arg("-readonly").arg(&index).arg("PRAGMA freelist_count"));
+    assert_eq!(list.ok().stdout, "0\n");
 }

@@ -100,3 +100,62 @@ fn what_is_known_of_a_blob_is_kept() {
     assert_eq!(index.read("list", |tx| tx.lost_blobs()).unwrap(), []);
     assert_eq!(candidates(index), [], "the reference counts for a row that was there before");
 }
+
+#[test]
+fn an_index_of_which_most_is_free_gives_it_back_and_says_the_same_as_before() {
+    let mut fixture = Fixture::new();
+    let path = fixture.index.path.clone();
+    let length = || std::fs::metadata(&path).unwrap().len();
+    // The order in which a dump has views and indexes is not what matters.
+    let lines = |fixture: &Fixture| {
+        let dump = fixture.sqlite3(".dump");
+        let mut lines: Vec<String> = dump.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    fixture.record(&id("s", 0), &many(60));
+    fixture.record(&id("s", 1), &many(12_000));
+    fixture.index.empty_wal().unwrap();
+    let before = lines(&fixture);
+    assert_eq!(fixture.index.give_back_space().unwrap(), 0, "nothing is free");
+
+    fixture.delete(&id("s", 1));
+    let gone = candidates(&fixture.index);
+    let index = &fixture.index;
+    index.write("delete", |tx| gone.iter().try_for_each(|blob| tx.delete_blob(*blob))).unwrap();
+    let kept = lines(&fixture);
+    assert!(kept.len() < before.len() / 3);
+    index.empty_wal().unwrap();
+    let full = length();
+    // Somebody who reads meanwhile goes on seeing what he saw.
+    let reader = open(path.parent().unwrap());
+    let given_back = reader
+        .read("look", |tx| {
+            let checkpoints = tx.checkpoints_of_session(&id("s", 0).session)?;
+            let given_back = fixture.index.give_back_space()?;
+            assert_eq!(tx.checkpoints_of_session(&id("s", 0).session)?, checkpoints);
+            Ok(given_back)
+        })
+        .unwrap();
+    fixture.index.empty_wal().unwrap();
+    assert_eq!(full - length(), given_back);
+    assert!(length() < full / 4, "{} of {full}", length());
+    assert!(lines(&fixture) == kept, "a row is another");
+    assert_eq!(fixture.index.read("check", |tx| tx.integrity(true)).unwrap(), Vec::<String>::new());
+    assert_eq!(fixture.index.give_back_space().unwrap(), 0);
+}
+
+#[test]
+fn an_index_that_somebody_writes_to_is_left_as_it_is() {
+    let mut fixture = Fixture::new();
+    fixture.record(&id("s", 0), &many(12_000));
+    fixture.delete(&id("s", 0));
+    let gone = candidates(&fixture.index);
+    let index = &fixture.index;
+    index.write("delete", |tx| gone.iter().try_for_each(|blob| tx.delete_blob(*blob))).unwrap();
+    index.lock().busy_timeout(std::time::Duration::ZERO).unwrap();
+    let other = open(index.path.parent().unwrap());
+    let given_back = other.write("hold", |_| index.give_back_space()).unwrap();
+    assert_eq!(given_back, 0);
+    assert!(index.give_back_space().unwrap() > limits::INDEX_GIVEN_BACK_BYTES_MIN);
+}
