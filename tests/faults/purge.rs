@@ -15,7 +15,7 @@ use crate::support::fingerprint::{self, Fingerprint};
 const PURGE: [&str; 3] = ["purge", "keys", "--yes"];
 
 /// How many points in the short form, besides those that are named.
-const POINTS: usize = 4;
+const POINTS: usize = 2;
 
 const LINE: &str = "a line that is in the store again and again\n";
 const TARGET: &str = "where-the-link-leads";
