@@ -59,7 +59,7 @@ pub use purge::{
     Removed,
 };
 pub use quarantine::{Quarantined, QuarantinedKind};
-pub use restore::{RestoreOptions, RestoreOutcome};
+pub use restore::{Predecessor, RestoreOptions, RestoreOutcome, TakenBack};
 pub use retention::{EvictOutcome, GcOutcome, PruneOutcome, SweepOutcome, Tightness};
 pub use runs::RunState;
 pub use settings::PruneRule;
