@@ -135,12 +135,7 @@ fn restore_into(
     context: &mut Context,
 ) -> Outcome<Exit> {
     let checkpoint = context.resolve(spec)?;
-    // As it was typed, but where another directory than the current one was named.
-    let place = if context.settings.is_named {
-        context.settings.directory.join(into)
-    } else {
-        into.to_owned()
-    };
+    let place = context.place_of(into);
     let paths =
         context.run(|store, monitor| store.restore_into(&checkpoint, &place, options, monitor))?;
     if context.is_json() {
