@@ -68,6 +68,6 @@ pub use store::{
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,
     IsolateOptions, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
     PathHistory, PathStep, PrunedRuns, Run, RunContent, RunListing, RunSummary, SessionSummary,
-    ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
+    ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Turn, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -49,6 +49,7 @@ pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
 pub use spec::{InvalidSpec, Spec, Which};
 pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
+pub use turns::Turn;
 
 use crate::access::Access;
 use crate::blobs::Blobs;

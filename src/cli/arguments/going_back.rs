@@ -49,13 +49,13 @@ pub(crate) struct ChangeArguments {
 /// Everything else is as in `turnpoint restore` of that checkpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-                        turnpoint rewind --dry-run\n  \
                         turnpoint rewind\n  \
+                        turnpoint rewind 1 --dry-run\n  \
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
-    /// Which turn, counted from the last
-    #[arg(value_name = "N", default_value_t = NonZeroU32::MIN)]
-    pub(crate) turns: NonZeroU32,
+    /// Which turn, counted from the last; without it a list to choose from on a terminal, else 1
+    #[arg(value_name = "N")]
+    pub(crate) turns: Option<NonZeroU32>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
