@@ -85,8 +85,10 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => return failure::report(&failure, style, &[], Exit::Damaged).into(),
     };
     let style = context.printer.style();
-    let log_file = arguments.global.log_file.as_deref();
-    let opened = log_file.map_or(Ok(()), |file| context.refuse_in_store(file, "the log"));
+    let log_file = arguments.global.log_file.as_deref().map(|file| context.place_of(file));
+    let log_file = log_file.as_deref();
+    let is_capture = matches!(arguments.command, Command::Capture(_) | Command::Exec(_));
+    let opened = log_file.map_or(Ok(()), |file| context.refuse_log(file, is_capture));
     context.trace = match opened.and_then(|()| trace::Trace::open(log_file)) {
         Ok(trace) => trace,
         Err(failure) => return failure::report(&failure, style, &[], Exit::Failed).into(),

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::disk;
 use crate::error::{ConfigurationError, ConfigurationProblem, Error, Place, Result};
 use crate::limits;
-use crate::settings::{Configuration, Kind, SETTINGS};
+use crate::settings::{Configuration, Kind, SETTINGS, Setting, SettingChange, SettingsFile};
 
 /// The name of the file at the root of a workspace.
 pub const WORKSPACE_FILE: &str = ".turnpoint.toml";
@@ -70,6 +70,65 @@ impl Configuration {
             }
         };
         (configuration, problems)
+    }
+
+    /// Gives `setting` the value in a settings file that `text` stands for, or takes it out of there where
+    /// there is none. Comments and order stay; the file and its directory are made where they are missing.
+    /// `text` is as in a variable of the environment: a word, a number or a size as it is, a list as
+    /// `["build/", "*.iso"]`.
+    ///
+    /// # Concurrency
+    /// Of two that change a file at once neither loses what the other wrote.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] where the value, or anything else in the file, cannot be obeyed;
+    /// [`Error::Io`], also where a symlink is in the place of a workspace's file. Nothing was changed then.
+    pub fn change(
+        &self,
+        file: SettingsFile<'_>,
+        setting: &'static Setting,
+        text: Option<&str>,
+    ) -> Result<SettingChange> {
+        let path = match file {
+            SettingsFile::Workspace(root) => root.join(WORKSPACE_FILE),
+            SettingsFile::User(path) => match disk::real_path(path) {
+                Ok(real) => real,
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    path.to_owned()
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Error::Io { verb: "write", path, source: ErrorKind::IsADirectory.into() });
+        };
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        if text.is_some() {
+            disk::make_directories(above)?;
+        }
+        let dir = match disk::Dir::open(above) {
+            Err(Error::Io { source, .. })
+                if text.is_none() && source.kind() == ErrorKind::NotFound =>
+            {
+                let is_written = false;
+                return Ok(SettingChange { setting, path, before: None, after: None, is_written });
+            }
+            opened => opened?,
+        };
+        let most = limits::CONFIGURATION_BYTES_MAX;
+        disk::edit_durably(&dir, name.as_encoded_bytes(), most, |old| {
+            let bytes = old.unwrap_or_default();
+            let changed = self.changed((file, &path), bytes, setting, text);
+            let (text, change) = changed.map_err(|problems| ConfigurationError { problems })?;
+            if text.len() as u64 > most {
+                return Err(Error::Io {
+                    verb: "write",
+                    path: path.clone(),
+                    source: ErrorKind::FileTooLarge.into(),
+                });
+            }
+            Ok((text.into_bytes(), change))
+        })
     }
 }
 

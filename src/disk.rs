@@ -9,6 +9,7 @@
 //! system that lacks it) the fallback keeps the same promise or is reported as a value of its own.
 
 mod dir;
+mod edit;
 mod lease;
 mod lock;
 mod names;
@@ -24,6 +25,7 @@ mod tests;
 pub(crate) use std::fs::File;
 
 pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Names, Placed, file_stat};
+pub(crate) use edit::{edit_durably, make_directories};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock};
 pub(crate) use names::{

@@ -59,7 +59,7 @@ pub use purge::{
     Removed,
 };
 pub use quarantine::{Quarantined, QuarantinedKind};
-pub use restore::{RestoreOptions, RestoreOutcome};
+pub use restore::{Predecessor, RestoreOptions, RestoreOutcome, TakenBack};
 pub use retention::{EvictOutcome, GcOutcome, PruneOutcome, SweepOutcome, Tightness};
 pub use runs::RunState;
 pub use settings::PruneRule;
@@ -68,6 +68,6 @@ pub use store::{
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,
     IsolateOptions, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
     PathHistory, PathStep, PrunedRuns, Run, RunContent, RunListing, RunSummary, SessionSummary,
-    ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Which,
+    ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Turn, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -89,6 +89,10 @@ pub struct RestoreOutcome {
     pub target: CheckpointRef,
     /// What was planned.
     pub plan: Plan,
+    /// For a revert: what the checkpoint was compared with.
+    pub predecessor: Option<Predecessor>,
+    /// For an undo or a redo: the command that was saved for, which is taken back.
+    pub takes_back: Option<TakenBack>,
     /// The changed files whose content is that of nothing that was captured: what a revert merged. In order
     /// of path.
     pub merged: Vec<RelPath>,
@@ -107,6 +111,27 @@ pub struct RestoreOutcome {
     pub problems: Vec<CaptureProblem>,
     /// How many of these there are in all.
     pub problem_count: u64,
+}
+
+/// What a checkpoint that is taken back was compared with, to find out what it changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Predecessor {
+    /// The checkpoint before it that is still there.
+    pub checkpoint: CheckpointRef,
+    /// How many checkpoints between the two are gone: what they changed is taken back as well.
+    pub gone: u64,
+}
+
+/// A command that is taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TakenBack {
+    /// Which command.
+    pub verb: RestoreVerb,
+    /// The restore or revert that it was, or that it took back or did again in the end; `None` where that
+    /// is not known any more.
+    pub origin: Option<(RestoreVerb, CheckpointId)>,
 }
 
 impl RestoreOutcome {

@@ -5,6 +5,7 @@
 //! names are compared without case, so that `.ENV` is the secret that `.env` is. What git's ignore rules
 //! leave out is the walk's business.
 
+mod edit;
 mod layers;
 mod patterns;
 mod table;
@@ -14,7 +15,7 @@ mod text;
 mod upkeep;
 mod value;
 
-pub use layers::{Configuration, Given, InForce};
+pub use layers::{Configuration, Given, InForce, SettingChange, SettingsFile};
 pub use patterns::{InvalidPattern, NamePatterns};
 pub use table::{InWorkspace, SETTINGS, Setting};
 pub use upkeep::{PruneRule, Upkeep};

@@ -49,6 +49,7 @@ pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;
 pub use spec::{InvalidSpec, Spec, Which};
 pub use tracing::{FoundPath, FoundPaths, PathHistory, PathStep};
+pub use turns::Turn;
 
 use crate::access::Access;
 use crate::blobs::Blobs;
@@ -146,15 +147,19 @@ impl Store {
     /// [`Error::WorkspaceMissing`], or [`Error::Io`] where the path cannot be resolved.
     pub fn locate(&self, current: &Path) -> Result<PathBuf> {
         let current = real_path(current)?;
-        // A store that is not there, or cannot be read, knows no workspace.
-        let known = Workspaces::new(&self.inner.layout).nearest_root(&current);
-        if let Some(root) = known.unwrap_or_default() {
+        if let Some(root) = self.known_root(&current) {
             return Ok(root);
         }
         if let Some(repository) = git::repository_of(&current) {
             return Ok(repository.top);
         }
         Ok(current)
+    }
+
+    /// The nearest known workspace at or above `directory`, a real path. A store that is not there, or cannot
+    /// be read, knows none.
+    pub fn known_root(&self, directory: &Path) -> Option<PathBuf> {
+        Workspaces::new(&self.inner.layout).nearest_root(directory).unwrap_or_default()
     }
 
     /// Lets reads of the index go to connections of their own from now on, beside the writing one and

@@ -1,9 +1,13 @@
 //! `turnpoint config`.
 
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use turnpoint::path::printable;
-use turnpoint::settings::{Given, InForce, Setting, Value};
+use turnpoint::settings::{
+    Configuration, Given, InForce, Setting, SettingChange, SettingsFile, Value,
+};
 use turnpoint::{Place, Position};
 
 use crate::cli::arguments::{ConfigArguments, ConfigCommand};
@@ -11,6 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::PathDocument;
+use crate::cli::settings::{user_file, variable};
 use crate::cli::table::{Align, Table};
 
 #[derive(Serialize)]
@@ -38,15 +43,125 @@ struct OriginDocument {
     value: Json,
 }
 
-/// Shows settings.
+#[derive(Serialize)]
+struct ChangeDocument {
+    name: &'static str,
+    layer: &'static str,
+    #[serde(flatten)]
+    file: PathDocument,
+    before: Json,
+    after: Json,
+    value: Json,
+}
+
+/// Shows settings, and changes them.
 pub(crate) fn run(arguments: &ConfigArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
+    match &arguments.command {
+        ConfigCommand::Set { local, name, value } => {
+            return change(&root, *local, name, Some(value), context);
+        }
+        ConfigCommand::Unset { local, name } => {
+            return change(&root, *local, name, None, context);
+        }
+        ConfigCommand::List { .. } | ConfigCommand::Get { .. } => {}
+    }
     let in_force = context.configuration_as_understood(&root).in_force();
     match &arguments.command {
         ConfigCommand::List { origin } => list(&in_force, *origin, context)?,
         ConfigCommand::Get { name } => get(&in_force, name, context)?,
+        ConfigCommand::Set { .. } | ConfigCommand::Unset { .. } => {}
     }
     Ok(Exit::Done)
+}
+
+fn change(
+    root: &Path,
+    is_local: bool,
+    name: &str,
+    value: Option<&str>,
+    context: &mut Context,
+) -> Outcome<Exit> {
+    let setting = Setting::named(name).ok_or_else(|| unknown(name))?;
+    let user_file = user_file()?;
+    let file = match user_file.as_deref() {
+        _ if is_local => SettingsFile::Workspace(root),
+        Some(path) => SettingsFile::User(path),
+        None => {
+            let message = "there is no settings file of the user";
+            return Err(Failure::own(Exit::Usage, "no-user-file", message)
+                .hint("set TURNPOINT_CONFIG to one, or HOME"));
+        }
+    };
+    let change = context.settings.configuration.change(file, setting, value)?;
+    let shown = printable(change.path.as_os_str().as_encoded_bytes());
+    if value.is_none() && !change.is_written {
+        let message = format!("`{name}` is not in {shown}");
+        return Err(Failure::own(Exit::Usage, "setting-not-found", message)
+            .hint("`turnpoint config list --origin` shows where each value stands"));
+    }
+    // Read anew: what counts follows from all places.
+    context.settings.configuration = Configuration::read(user_file.as_deref(), variable)?;
+    let in_force = context.configuration_as_understood(root).in_force();
+    let Some(counts) = in_force.iter().find(|found| found.setting.name == setting.name) else {
+        return Ok(Exit::Done);
+    };
+    tell(&change, counts, is_local, context)?;
+    Ok(Exit::Done)
+}
+
+fn tell(
+    change: &SettingChange,
+    counts: &InForce,
+    is_local: bool,
+    context: &mut Context,
+) -> Outcome<()> {
+    let SettingChange { setting, path, before, after, .. } = change;
+    let text = |value: &Value| printable(value.to_string().as_bytes());
+    // A list is put together of all places, and so has no last word.
+    let is_overruled = after
+        .as_ref()
+        .is_some_and(|after| !matches!(after, Value::Patterns(_)) && *after != counts.value);
+    if is_overruled {
+        let places: Vec<String> = counts.given.iter().map(|it| it.place.to_string()).collect();
+        let places = printable(places.join(", ").as_bytes());
+        context.remark(format!("{} counts here, because of {places}", text(&counts.value)));
+    }
+    if context.is_json() {
+        let json = |value: &Option<Value>| value.as_ref().map_or(Json::Null, json);
+        return Ok(context.document(&ChangeDocument {
+            name: setting.name,
+            layer: if is_local { "workspace" } else { "user" },
+            file: PathDocument::from(path.as_path()),
+            before: json(before),
+            after: json(after),
+            value: self::json(&counts.value),
+        })?);
+    }
+    if context.is_quiet() {
+        return Ok(());
+    }
+    let (name, shown) = (setting.name, printable(path.as_os_str().as_encoded_bytes()));
+    let was = match before {
+        Some(before) => format!("it was {}", text(before)),
+        None => "it was not there".to_owned(),
+    };
+    let told = if let Some(after) = after {
+        format!("{name} is {} in {shown}; {was}", text(after))
+    } else {
+        let counts = text(&counts.value);
+        format!("{name} is not in {shown} any more; {was}, and {counts} counts now")
+    };
+    Ok(context.printer.prose(&told)?)
+}
+
+fn unknown(name: &str) -> Failure {
+    let message = format!("there is no setting `{}`", printable(name.as_bytes()));
+    let hint = match Setting::nearest(name) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => "`turnpoint config list` shows all settings".to_owned(),
+    };
+    Failure::own(Exit::Usage, "setting-not-found", message).hint(hint)
 }
 
 fn list(in_force: &[InForce], with_origin: bool, context: &mut Context) -> Outcome<()> {
@@ -72,14 +187,8 @@ fn list(in_force: &[InForce], with_origin: bool, context: &mut Context) -> Outco
 }
 
 fn get(in_force: &[InForce], name: &str, context: &mut Context) -> Outcome<()> {
-    let Some(found) = in_force.iter().find(|found| found.setting.name == name) else {
-        let message = format!("there is no setting `{}`", printable(name.as_bytes()));
-        let hint = match Setting::nearest(name) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => "`turnpoint config list` shows all settings".to_owned(),
-        };
-        return Err(Failure::own(Exit::Usage, "setting-not-found", message).hint(hint));
-    };
+    let found = in_force.iter().find(|found| found.setting.name == name);
+    let found = found.ok_or_else(|| unknown(name))?;
     if context.is_json() {
         return Ok(context.document(&SettingDocument::from(found))?);
     }

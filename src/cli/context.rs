@@ -85,12 +85,24 @@ impl Context {
         result
     }
 
+    /// Where a file lies that was named: as it was typed, but where another directory than the current one
+    /// was named too.
+    pub(crate) fn place_of(&self, file: &Path) -> PathBuf {
+        if self.settings.is_named { self.settings.directory.join(file) } else { file.to_owned() }
+    }
+
+    /// Where a file is, or would be, without symlinks.
+    fn real_place(&self, file: &Path) -> Option<PathBuf> {
+        let file = self.settings.directory.join(file);
+        file.canonicalize().ok().or_else(|| {
+            let above = file.parent()?.canonicalize().ok()?;
+            Some(above.join(file.file_name()?))
+        })
+    }
+
     /// Refuses a file that would be among the store's own, or is one: `what` is to be written to it.
     pub(crate) fn refuse_in_store(&self, file: &Path, what: &str) -> Outcome<()> {
-        let real = |path: &Path| path.canonicalize().ok();
-        let above = || file.parent().map(|above| self.settings.directory.join(above));
-        let place = real(file).or_else(|| above().as_deref().and_then(real));
-        if let (Some(place), Some(store)) = (place, real(self.store.root()))
+        if let (Some(place), Ok(store)) = (self.real_place(file), self.store.root().canonicalize())
             && place.starts_with(store)
         {
             let message = format!("{what} would lie in the store");
@@ -98,6 +110,21 @@ impl Context {
                 .hint("name a file in another directory"));
         }
         Ok(())
+    }
+
+    /// Refuses a log that would lie in a workspace, one that is about to be captured for the first time
+    /// included: it is another one after each command, so each capture would hold it anew, and a restore
+    /// would be about it.
+    pub(crate) fn refuse_log(&self, file: &Path, is_capture: bool) -> Outcome<()> {
+        self.refuse_in_store(file, "the log")?;
+        let Some(place) = self.real_place(file) else { return Ok(()) };
+        let known = place.parent().and_then(|above| self.store.known_root(above));
+        let own = || self.root().ok().filter(|root| is_capture && place.starts_with(root));
+        let Some(root) = known.or_else(own) else { return Ok(()) };
+        let root = printable(root.as_os_str().as_encoded_bytes());
+        let message = format!("the log would lie in the workspace {root}, and be captured with it");
+        Err(Failure::own(Exit::Refused, "inside-workspace", message)
+            .hint("name a file in another directory"))
     }
 
     /// Shows what is printed from here on with a pager, if a person looks at it.

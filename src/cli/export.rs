@@ -108,6 +108,7 @@ fn to_file(
     file: &Path,
     context: &mut Context,
 ) -> Outcome<u64> {
+    let file = &*context.place_of(file);
     let failed = |verb: &'static str| {
         move |source: io::Error| Error::Io { verb, path: file.to_owned(), source }
     };

@@ -1,7 +1,8 @@
-//! A list of checkpoints on a terminal, of which one is chosen.
+//! A list of checkpoints or turns on a terminal, of which one is chosen.
 
 use std::collections::HashMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use console::{Key, Term};
@@ -9,7 +10,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use turnpoint::clock::Timestamp;
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::printable;
-use turnpoint::{CheckpointSummary, CompareOptions, Error, ListQuery};
+use turnpoint::{CheckpointSummary, CompareOptions, Error, GoingBackError, ListQuery, Turn};
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::context::Context;
@@ -19,7 +20,7 @@ use crate::cli::format::{self, shortened};
 
 /// How many checkpoints are shown at one time.
 const ROWS_MAX: usize = 12;
-/// From this width on there is room for the trigger and the number of changes.
+/// From this width on there is room for what made it and how many paths changed.
 const WIDE: usize = 60;
 
 /// What a key means.
@@ -33,18 +34,23 @@ enum Step {
     Stop,
 }
 
-/// Has somebody choose a checkpoint of the workspace at `root`, or of one session of it; `None` where
-/// nothing is chosen. No lock is held meanwhile. The caller has looked that there is a terminal.
-pub(crate) fn pick(
+/// What can be chosen: a line of the list.
+struct Choice {
+    checkpoint: CheckpointSummary,
+    /// Of which turn it is the start, counted from the last.
+    turn: Option<NonZeroU32>,
+    /// Between which two checkpoints is counted what changed.
+    sides: Option<(CheckpointId, CheckpointId)>,
+}
+
+/// Has somebody choose a checkpoint of the workspace at `root`, or of one session of it, to be restored;
+/// `None` where nothing is chosen. No lock is held meanwhile. The caller has looked that there is a terminal.
+pub(crate) fn checkpoint(
     root: &Path,
     session: Option<&str>,
     context: &mut Context,
 ) -> Outcome<Option<CheckpointId>> {
-    if is_dumb() {
-        let message = "no checkpoint is named, and this terminal cannot show a list to choose from";
-        return Err(Failure::own(Exit::Usage, "invalid-checkpoint", message)
-            .hint("`turnpoint list` shows what there is"));
-    }
+    refuse_dumb("no checkpoint is named", "`turnpoint list` shows what there is")?;
     let query = ListQuery::Workspace(root.to_owned());
     let listing = context.run(|store, monitor| store.list(&query, monitor))?;
     // As names of sessions are compared everywhere.
@@ -59,20 +65,67 @@ pub(crate) fn pick(
         let workspace = root.to_owned();
         return Err(Error::NoCheckpoint { workspace, session, existing: 0 }.into());
     }
-    let mut changes = Changes { before: before(&checkpoints), counted: HashMap::new() };
-    let mut list = List::new(checkpoints);
+    let mut before = before(&checkpoints);
+    let choice = |checkpoint: CheckpointSummary| {
+        let sides = before.remove(&checkpoint.id).map(|before| (before, checkpoint.id.clone()));
+        Choice { checkpoint, turn: None, sides }
+    };
+    let choices = checkpoints.into_iter().map(choice).collect();
+    let picked = choose("Restore which checkpoint?", choices, context)?;
+    Ok(picked.map(|picked| picked.checkpoint.id))
+}
+
+/// As [`checkpoint`], of a turn to be rewound to the start of.
+pub(crate) fn turn(
+    root: &Path,
+    session: Option<&SessionName>,
+    context: &mut Context,
+) -> Outcome<Option<(CheckpointId, NonZeroU32)>> {
+    refuse_dumb("no turn is named", "`turnpoint rewind 1` goes to the start of the last one")?;
+    let (session, turns) = context.run(|store, monitor| store.turns(session, root, monitor))?;
+    if turns.is_empty() {
+        let workspace = root.to_owned();
+        return Err(Error::from(GoingBackError::NoTurn { workspace, session, existing: 0 }).into());
+    }
+    let choice = |(turn, number): (Turn, NonZeroU32)| Choice {
+        sides: turn.end.map(|end| (turn.start.id.clone(), end)),
+        checkpoint: turn.start,
+        turn: Some(number),
+    };
+    let numbers = (1..).filter_map(NonZeroU32::new);
+    let choices = turns.into_iter().zip(numbers).map(choice).collect();
+    let picked = choose("Rewind to the start of which turn?", choices, context)?;
+    Ok(picked.and_then(|picked| Some((picked.checkpoint.id, picked.turn?))))
+}
+
+/// Refuses a terminal that cannot move its cursor.
+fn refuse_dumb(missing: &str, hint: &str) -> Outcome<()> {
+    if !is_dumb() {
+        return Ok(());
+    }
+    let message = format!("{missing}, and this terminal cannot show a list to choose from");
+    Err(Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(hint))
+}
+
+fn choose(
+    question: &'static str,
+    choices: Vec<Choice>,
+    context: &mut Context,
+) -> Outcome<Option<Choice>> {
+    let mut changes = HashMap::new();
+    let mut list = List::new(question, choices);
     context.printer.flush()?;
     let terminal = Term::buffered_stdout();
     let _keys = Keys::as_they_come()?;
     let picked = loop {
         let (height, width) = terminal.size();
-        let rows = usize::from(height).saturating_sub(4).clamp(1, ROWS_MAX);
+        let rows = usize::from(height).saturating_sub(6).clamp(1, ROWS_MAX);
         list.scroll(rows);
         for place in list.visible(rows) {
-            changes.count(&list.checkpoints[place].id, context);
+            count(&list.choices[place], &mut changes, context);
         }
         let colors = context.printer.colors();
-        let lines = list.lines(rows, usize::from(width).max(20), &changes.counted, colors);
+        let lines = list.lines(rows, usize::from(width).max(20), &changes, colors);
         for line in &lines {
             terminal.write_line(line)?;
         }
@@ -85,7 +138,7 @@ pub(crate) fn pick(
         terminal.clear_last_lines(lines.len())?;
         match step {
             Step::Stay => {}
-            Step::Take(place) => break Some(list.checkpoints[place].id.clone()),
+            Step::Take(place) => break Some(list.choices.swap_remove(place)),
             Step::Leave => break None,
             Step::Stop => {
                 terminal.flush()?;
@@ -140,30 +193,24 @@ fn before(checkpoints: &[CheckpointSummary]) -> HashMap<CheckpointId, Checkpoint
     before
 }
 
-/// How many paths each checkpoint changed. Counted when it is shown: pages are read for it.
-struct Changes {
-    before: HashMap<CheckpointId, CheckpointId>,
-    counted: HashMap<CheckpointId, u64>,
-}
-
-impl Changes {
-    fn count(&mut self, id: &CheckpointId, context: &mut Context) {
-        let Some(before) = self.before.get(id).filter(|_| !self.counted.contains_key(id)) else {
-            return;
-        };
-        let options = CompareOptions::default();
-        let found = context.store.compare(before, id, &options, &());
-        // A checkpoint with a damaged page can still be chosen: the restore says what is wrong with it.
-        if let Ok(found) = found {
-            self.counted.insert(id.clone(), found.changes.len() as u64);
-        }
+/// Counts how many paths a choice is about. Only when it is shown: pages are read for it.
+fn count(choice: &Choice, changes: &mut HashMap<CheckpointId, u64>, context: &mut Context) {
+    let Some((before, after)) = &choice.sides else { return };
+    let id = &choice.checkpoint.id;
+    if changes.contains_key(id) {
+        return;
+    }
+    // A checkpoint with a damaged page can still be chosen: the restore says what is wrong with it.
+    if let Ok(found) = context.store.compare(before, after, &CompareOptions::default(), &()) {
+        changes.insert(id.clone(), found.changes.len() as u64);
     }
 }
 
 /// What is shown, and where in it the person is.
 struct List {
+    question: &'static str,
     /// The newest first.
-    checkpoints: Vec<CheckpointSummary>,
+    choices: Vec<Choice>,
     /// What was typed: only what matches it is shown.
     filter: String,
     /// The places of those that match.
@@ -175,9 +222,9 @@ struct List {
 }
 
 impl List {
-    fn new(checkpoints: Vec<CheckpointSummary>) -> Self {
-        let matching = (0..checkpoints.len()).collect();
-        Self { checkpoints, filter: String::new(), matching, cursor: 0, top: 0 }
+    fn new(question: &'static str, choices: Vec<Choice>) -> Self {
+        let matching = (0..choices.len()).collect();
+        Self { question, choices, filter: String::new(), matching, cursor: 0, top: 0 }
     }
 
     fn press(&mut self, key: &Key) -> Step {
@@ -214,17 +261,18 @@ impl List {
     fn find(&mut self) {
         let wanted = self.filter.to_lowercase();
         let is_number = wanted.bytes().all(|byte| byte.is_ascii_digit());
-        let is_match = |it: &CheckpointSummary| {
+        let is_match = |Choice { checkpoint, turn, .. }: &Choice| {
             if is_number {
-                return it.id.seq.to_string().starts_with(&wanted);
+                let number = turn.map_or(checkpoint.id.seq.get(), |turn| turn.get().into());
+                return number.to_string().starts_with(&wanted);
             }
-            let label = it.label.as_deref().unwrap_or_default();
-            [it.id.to_string().as_str(), &it.trigger, label]
+            let label = checkpoint.label.as_deref().unwrap_or_default();
+            [checkpoint.id.to_string().as_str(), &checkpoint.trigger, label]
                 .iter()
                 .any(|text| text.to_lowercase().contains(&wanted))
         };
-        let places = 0..self.checkpoints.len();
-        self.matching = places.filter(|&place| is_match(&self.checkpoints[place])).collect();
+        let places = 0..self.choices.len();
+        self.matching = places.filter(|&place| is_match(&self.choices[place])).collect();
         self.cursor = 0;
     }
 
@@ -248,32 +296,45 @@ impl List {
     ) -> Vec<String> {
         let room = width - 1;
         let now = Timestamp::now();
+        let is_wide = width >= WIDE;
+        let of_turns = self.choices.iter().any(|choice| choice.turn.is_some());
         let cells = |place: &usize| {
-            let it = &self.checkpoints[*place];
-            let changed =
-                changes.get(&it.id).map(|count| format!("{} changed", format::number(*count)));
-            let mut cells = vec![it.id.to_string(), format::age(it.created_at, now)];
-            if width >= WIDE {
-                cells.push(changed.unwrap_or_default());
-                cells.push(it.trigger.clone());
+            let Choice { checkpoint: it, turn, .. } = &self.choices[*place];
+            let mut cells: Vec<String> = turn.iter().map(ToString::to_string).collect();
+            cells.extend([it.id.to_string(), format::age(it.created_at, now)]);
+            if is_wide {
+                cells.push(changes.get(&it.id).map_or(String::new(), |it| format::number(*it)));
+                cells.extend((!of_turns).then(|| it.trigger.clone()));
             }
             cells.push(printable(it.label.as_deref().unwrap_or_default().as_bytes()));
             cells
         };
+        let mut header = if of_turns { vec!["TURN", "BEGINS AT"] } else { vec!["CHECKPOINT"] };
+        header.push("AGE");
+        header.extend(is_wide.then_some("CHANGED"));
+        header.extend((is_wide && !of_turns).then_some("TRIGGER"));
+        header.push("LABEL");
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();
-        let columns = table.first().map_or(0, Vec::len);
-        let widths: Vec<usize> = (0..columns)
-            .map(|at| table.iter().map(|row| row[at].width()).max().unwrap_or(0))
+        let widths: Vec<usize> = header
+            .iter()
+            .enumerate()
+            .map(|(at, name)| table.iter().map(|row| row[at].width()).fold(name.len(), usize::max))
             .collect();
-        let mut lines =
-            vec![shortened("Which checkpoint? Arrows, or type to filter; Enter, Esc", room)];
+        let padded = |cells: &mut dyn Iterator<Item = &str>| -> String {
+            let cell = |(cell, width): (&str, &usize)| {
+                format!("{cell}{}", " ".repeat(width - cell.width() + 2))
+            };
+            cells.zip(&widths).map(cell).collect()
+        };
+        let mut lines = vec![
+            shortened(&format!("{} Then its plan is shown.", self.question), room),
+            shortened("Arrows, or type to filter; Enter, Esc", room),
+            shortened(format!("  {}", padded(&mut header.iter().copied())).trim_end(), room),
+        ];
         for (at, row) in table.iter().enumerate() {
             let is_chosen = self.top + at == self.cursor;
-            let mut line = String::from(if is_chosen { "> " } else { "  " });
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(cell);
-                line.push_str(&" ".repeat(width - cell.width() + 2));
-            }
+            let mark = if is_chosen { "> " } else { "  " };
+            let line = format!("{mark}{}", padded(&mut row.iter().map(String::as_str)));
             let line = shortened(line.trim_end(), room);
             lines.push(if is_chosen && colors {
                 format!("\u{1b}[1m{line}\u{1b}[0m")

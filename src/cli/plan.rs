@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
-use turnpoint::manifest::{Entry, EntryKind};
+use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
@@ -90,7 +90,7 @@ impl Verb {
     fn act(&self, target: &CheckpointId) -> String {
         match self {
             Self::Restore(_) | Self::Rewind(..) => format!("restoring {target}"),
-            Self::Undo => format!("taking back the restore that {target} was saved for"),
+            Self::Undo => format!("taking back what {target} was saved for"),
             Self::Redo => format!("taking back the undo that {target} was saved for"),
             Self::Revert(_) => format!("taking back what {target} changed"),
         }
@@ -218,6 +218,10 @@ struct PlanDocument {
     dry_run: bool,
     #[serde(flatten)]
     target: IdDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predecessor: Option<PredecessorDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    takes_back: Option<TakenBackDocument>,
     #[serde(flatten)]
     root: RootDocument,
     create: Vec<ChangeDocument>,
@@ -231,6 +235,28 @@ struct PlanDocument {
     left: Vec<ReasonDocument>,
     safety: Option<IdDocument>,
     remarks: Vec<String>,
+}
+
+/// What a checkpoint that is taken back was compared with.
+#[derive(Serialize)]
+struct PredecessorDocument {
+    #[serde(flatten)]
+    checkpoint: IdDocument,
+    gone: u64,
+}
+
+/// The command that an undo or a redo takes back, and what that goes back to.
+#[derive(Serialize)]
+struct TakenBackDocument {
+    verb: &'static str,
+    origin: Option<OriginDocument>,
+}
+
+#[derive(Serialize)]
+struct OriginDocument {
+    verb: &'static str,
+    #[serde(flatten)]
+    id: IdDocument,
 }
 
 #[derive(Serialize)]
@@ -292,6 +318,17 @@ fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
         plan: plan.id(),
         dry_run,
         target: IdDocument::from(&plan.target),
+        predecessor: outcome.predecessor.as_ref().map(|before| PredecessorDocument {
+            checkpoint: IdDocument::from(&before.checkpoint.id),
+            gone: before.gone,
+        }),
+        takes_back: outcome.takes_back.as_ref().map(|taken| TakenBackDocument {
+            verb: taken.verb.as_str(),
+            origin: taken
+                .origin
+                .as_ref()
+                .map(|(verb, id)| OriginDocument { verb: verb.as_str(), id: IdDocument::from(id) }),
+        }),
         root: RootDocument::from(outcome.root.as_path()),
         create: of_kind(ChangeKind::Create),
         overwrite: of_kind(ChangeKind::Overwrite),
@@ -327,10 +364,14 @@ fn show_plan(
         Verb::Rewind(_, turn) => {
             format!("rewind to {}, the start of {}, in {root}", plan.target, turn_word(*turn))
         }
-        Verb::Undo => {
-            format!("take back the restore that {} was saved for, in {root}", plan.target)
+        Verb::Undo | Verb::Redo => {
+            let what = taken_back(verb, planned);
+            format!("take back {what} that {} was saved for, in {root}", plan.target)
         }
-        Verb::Redo => format!("take back the undo that {} was saved for, in {root}", plan.target),
+        Verb::Revert(_) if !options.paths.is_empty() => format!(
+            "take back what {} changed at these paths and keep later work, in {root}",
+            plan.target
+        ),
         Verb::Revert(_) => {
             format!("take back what {} changed and keep later work, in {root}", plan.target)
         }
@@ -363,7 +404,40 @@ fn show_plan(
     })?;
     printer.flush()?;
     warn_of_problems(planned, context);
+    warn_of_gap(planned, context);
     Ok(())
+}
+
+/// The command that is taken back: `the undo of the restore of agent:1`.
+fn taken_back(verb: &Verb, planned: &RestoreOutcome) -> String {
+    let origin = planned.takes_back.as_ref().and_then(|taken| taken.origin.as_ref());
+    let origin = origin.map(|(verb, id)| format!("the {} of {id}", verb.as_str()));
+    let done = planned.takes_back.as_ref().map(|taken| taken.verb);
+    match (verb, origin, done) {
+        (Verb::Redo, Some(origin), _) => format!("the undo of {origin}"),
+        (Verb::Redo, None, _) => "the undo".to_owned(),
+        (_, Some(origin), Some(RestoreVerb::Redo)) => format!("the redo of {origin}"),
+        (_, Some(origin), _) => origin,
+        (_, None, done) => format!("the {}", done.unwrap_or(RestoreVerb::Restore).as_str()),
+    }
+}
+
+/// That a checkpoint is compared with one that was not the last before it: what it changed cannot be told
+/// from what those between changed.
+fn warn_of_gap(outcome: &RestoreOutcome, context: &Context) {
+    let Some(before) = outcome.predecessor.as_ref().filter(|before| before.gone > 0) else {
+        return;
+    };
+    let (target, gone) = (&outcome.plan.target, before.gone);
+    let gone = match gone {
+        1 => "1 checkpoint between them is gone, and what it changed is taken back too".to_owned(),
+        count => format!(
+            "{} checkpoints between them are gone, and what they changed is taken back too",
+            format::number(count)
+        ),
+    };
+    let text = format!("{target} is compared with {}: {gone}", before.checkpoint.id);
+    context.printer.style().complain(Kind::Warning, &text);
 }
 
 /// What of the present cannot be saved; the plan leaves it alone.
@@ -510,9 +584,12 @@ fn tell_nothing(
         (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
-        (Verb::Revert(_), true, _) => {
+        (Verb::Revert(_), true, true) => {
             format!("nothing to take back in {root}: nothing is left of what {target} changed")
         }
+        (Verb::Revert(_), true, false) => format!(
+            "nothing to take back in {root}: nothing is left of what {target} changed at these paths"
+        ),
         (Verb::Revert(_), false, _) => {
             format!("nothing to take back in {root}: what is left of {target} stays as it is")
         }
@@ -551,8 +628,9 @@ fn tell(
             Verb::Restore(_) | Verb::Rewind(..) => {
                 format!("restored {} in {root}: {done}", plan.target)
             }
-            Verb::Undo => format!("took back a restore in {root}: {done}"),
-            Verb::Redo => format!("took back an undo in {root}: {done}"),
+            Verb::Undo | Verb::Redo => {
+                format!("took back {} in {root}: {done}", taken_back(verb, outcome))
+            }
             Verb::Revert(_) => format!("took back what {} changed in {root}: {done}", plan.target),
         })?;
         printer.prose(&match verb {
@@ -577,6 +655,9 @@ fn tell(
         warn_of_shortfall(outcome, context)?;
     }
     warn_of_problems(outcome, context);
+    if !was_shown {
+        warn_of_gap(outcome, context);
+    }
     Ok(())
 }
 

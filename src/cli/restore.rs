@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     let is_named = !words.words.is_empty() || words.time.at.is_some();
     let Target { spec, rest } = if is_named || !ask::can_ask(context) {
         target::parse_at(&words.words, session, words.time.at)?
-    } else if let Some(CheckpointId { session, seq }) = pick::pick(&root, session, context)? {
+    } else if let Some(CheckpointId { session, seq }) = pick::checkpoint(&root, session, context)? {
         Target { spec: Spec { session: Some(session), which: Which::Seq(seq) }, rest: &[] }
     } else {
         context.printer.style().complain(Kind::Note, "nothing was changed");
@@ -135,12 +135,7 @@ fn restore_into(
     context: &mut Context,
 ) -> Outcome<Exit> {
     let checkpoint = context.resolve(spec)?;
-    // As it was typed, but where another directory than the current one was named.
-    let place = if context.settings.is_named {
-        context.settings.directory.join(into)
-    } else {
-        into.to_owned()
-    };
+    let place = context.place_of(into);
     let paths =
         context.run(|store, monitor| store.restore_into(&checkpoint, &place, options, monitor))?;
     if context.is_json() {

@@ -55,7 +55,7 @@ impl Settings {
 
 /// The user's settings file: the one that `TURNPOINT_CONFIG` names, and none where that is empty; else the
 /// one in its usual place, if that is known.
-fn user_file() -> Outcome<Option<PathBuf>> {
+pub(crate) fn user_file() -> Outcome<Option<PathBuf>> {
     let Some(named) = std::env::var_os("TURNPOINT_CONFIG") else {
         let directories = etcetera::base_strategy::Xdg::new().ok();
         return Ok(directories.map(|xdg| xdg.config_dir().join("turnpoint/config.toml")));
@@ -73,7 +73,7 @@ fn user_file() -> Outcome<Option<PathBuf>> {
 
 /// A variable of the environment that stands for a setting. A directory in it may be relative, as in
 /// every other variable for one; one that is not UTF-8 is taken by [`sessions_home`] alone.
-fn variable(name: &str) -> Option<OsString> {
+pub(crate) fn variable(name: &str) -> Option<OsString> {
     let value = std::env::var_os(name)?;
     if name != HOME || value.is_empty() {
         return Some(value);

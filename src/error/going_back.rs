@@ -89,6 +89,27 @@ pub enum GoingBackError {
         checkpoint: CheckpointId,
     },
 
+    /// The plan takes back what a checkpoint changed against one that is not before it any more, or is not what
+    /// it was.
+    #[error(
+        "plan {plan} takes back what {checkpoint} changed since {before}, {}",
+        match found {
+            Some(found) if found == before => "which is not what it was then".to_owned(),
+            Some(found) => format!("which is gone: the one before it is {found} now"),
+            None => "which is gone".to_owned(),
+        }
+    )]
+    PlanPredecessor {
+        /// The plan.
+        plan: String,
+        /// The checkpoint whose changes it takes back.
+        checkpoint: CheckpointId,
+        /// The one that this was compared with.
+        before: CheckpointId,
+        /// The one that it would be compared with now.
+        found: Option<CheckpointId>,
+    },
+
     /// The disk has changed since the plan was made.
     #[error(
         "the disk has changed since plan {plan} was made: {} not as it says",
@@ -125,6 +146,7 @@ impl GoingBackError {
             Self::RevertConflicts { .. }
             | Self::PlanPlace { .. }
             | Self::PlanTarget { .. }
+            | Self::PlanPredecessor { .. }
             | Self::PlanOutdated { .. } => ErrorClass::Refused,
         }
     }
@@ -138,6 +160,7 @@ impl GoingBackError {
             Self::PlanPlace { .. } => "plan-place",
             Self::PlanOfOverlay { .. } => "plan-of-overlay",
             Self::PlanTarget { .. } => "plan-target",
+            Self::PlanPredecessor { .. } => "plan-predecessor",
             Self::PlanOutdated { .. } => "plan-outdated",
             Self::NothingToRedo { .. } => "nothing-to-redo",
         }
@@ -167,7 +190,7 @@ impl GoingBackError {
             Self::PlanOfOverlay { .. } => {
                 "look at the plan with `--dry-run`, then lay the checkpoint over at once".to_owned()
             }
-            Self::PlanTarget { .. } | Self::PlanOutdated { .. } => {
+            Self::PlanTarget { .. } | Self::PlanPredecessor { .. } | Self::PlanOutdated { .. } => {
                 "nothing was changed; make the plan anew and look at it".to_owned()
             }
         };

@@ -190,6 +190,14 @@ impl Entry {
         self.mode == other.mode && self.is_same_content(other)
     }
 
+    /// As [`Entry::is_same_state`], where nothing is a state too.
+    pub fn are_same_state(one: Option<&Self>, other: Option<&Self>) -> bool {
+        match (one, other) {
+            (Some(one), Some(other)) => one.is_same_state(other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
     /// As [`Entry::is_same_state`] without the mode.
     pub fn is_same_content(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {

@@ -32,6 +32,8 @@ pub struct BoundPlan {
     pub root: PathBuf,
     /// The checkpoint that the command is about.
     pub target: CheckpointRef,
+    /// For a revert: the checkpoint that this one is compared with.
+    pub before: Option<CheckpointRef>,
     /// Only these paths, each with everything below it; all where empty.
     pub paths: Vec<RelPath>,
     /// Whether every file was compared by content.
@@ -54,6 +56,8 @@ struct WirePlan<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     root_bytes: Option<String>,
     target: WireTarget,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<WireTarget>,
     #[serde(borrow)]
     paths: Vec<WirePath<'a>>,
     thorough: bool,
@@ -146,11 +150,8 @@ impl BoundPlan {
             workspace: self.workspace.to_string(),
             root,
             root_bytes,
-            target: WireTarget {
-                session: self.target.id.session.as_str().to_owned(),
-                seq: self.target.id.seq.get(),
-                digest: self.target.digest.to_string(),
-            },
+            target: WireTarget::from(&self.target),
+            before: self.before.as_ref().map(WireTarget::from),
             paths: self.paths.iter().map(path).collect(),
             thorough: self.thorough,
             preserve_mtime: self.preserve_mtime,
@@ -181,11 +182,15 @@ impl BoundPlan {
             workspace: wire.workspace.parse().map_err(|_| "its workspace is no id".to_owned())?,
             root: PathBuf::from(std::ffi::OsString::from_vec(root)),
             target: target(&wire.target)?,
+            before: wire.before.as_ref().map(target).transpose()?,
             paths: wire.paths.into_iter().map(path).collect::<Result<_, _>>()?,
             thorough: wire.thorough,
             preserve_mtime: wire.preserve_mtime,
             changes: wire.changes.into_iter().map(change).collect::<Result<_, _>>()?,
         };
+        if (plan.verb == RestoreVerb::Revert) != plan.before.is_some() {
+            return Err("a revert, and nothing else, names the checkpoint before".to_owned());
+        }
         if let Some(pair) = plan.changes.windows(2).find(|pair| pair[0].path >= pair[1].path) {
             return Err(format!("`{}` is out of order or there twice", pair[1].path));
         }
@@ -193,6 +198,16 @@ impl BoundPlan {
             return Err("its id is not that of its changes".to_owned());
         }
         Ok(plan)
+    }
+}
+
+impl From<&CheckpointRef> for WireTarget {
+    fn from(reference: &CheckpointRef) -> Self {
+        Self {
+            session: reference.id.session.as_str().to_owned(),
+            seq: reference.id.seq.get(),
+            digest: reference.digest.to_string(),
+        }
     }
 }
 
@@ -226,11 +241,8 @@ fn change(wire: WireChange<'_>) -> Result<Change, String> {
 }
 
 fn is_same(own: &Change, other: &Change) -> bool {
-    let is_one = |own: &Option<Entry>, other: &Option<Entry>| match (own, other) {
-        (Some(own), Some(other)) => own.is_same_state(other),
-        (own, other) => own.is_none() && other.is_none(),
-    };
-    is_one(&own.before, &other.before) && is_one(&own.after, &other.after)
+    Entry::are_same_state(own.before.as_ref(), other.before.as_ref())
+        && Entry::are_same_state(own.after.as_ref(), other.after.as_ref())
 }
 
 /// The word for a kind of change: the list of a plan that it stands in.
@@ -279,6 +291,7 @@ mod tests {
                 },
                 digest: Digest::of(b"s:3"),
             },
+            before: None,
             paths: vec![RelPath::new(b"bad\xff").unwrap(), RelPath::root()],
             thorough: true,
             preserve_mtime: false,
@@ -308,6 +321,20 @@ mod tests {
     fn the_id_of_a_plan_stays_what_it_is() {
         // Plans in files have it: another one would make all of them unreadable.
         assert_eq!(sample().id(), "265f3022a8caa23417e89f5ef4d4ddb3");
+    }
+
+    #[test]
+    fn a_revert_and_nothing_else_names_the_checkpoint_before() {
+        let before = Some(CheckpointRef { digest: Digest::of(b"s:2"), ..sample().target });
+        let revert = BoundPlan { verb: RestoreVerb::Revert, before, ..sample() };
+        assert_eq!(BoundPlan::decode(&revert.encode()), Ok(revert.clone()));
+        for wrong in [
+            BoundPlan { before: None, ..revert.clone() },
+            BoundPlan { verb: RestoreVerb::Restore, ..revert },
+        ] {
+            let reason = BoundPlan::decode(&wrong.encode()).unwrap_err();
+            assert!(reason.contains("names the checkpoint before"), "{reason}");
+        }
     }
 
     #[test]

@@ -64,10 +64,10 @@ pub(crate) fn settle(
     theirs: Option<&Entry>,
     ours: Option<&Entry>,
 ) -> Settled {
-    if is_same(ours, theirs) {
+    if Entry::are_same_state(ours, theirs) {
         return Settled::Stays;
     }
-    if is_same(ours, base) {
+    if Entry::are_same_state(ours, base) {
         return Settled::Becomes(theirs.cloned());
     }
     match (base, theirs, ours) {
@@ -105,13 +105,6 @@ fn settle_all(base: &Entry, theirs: &Entry, ours: &Entry) -> Settled {
 
 fn is_dir(entry: &Entry) -> bool {
     matches!(entry.kind, EntryKind::Dir { .. })
-}
-
-fn is_same(one: Option<&Entry>, other: Option<&Entry>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.is_same_state(other),
-        (one, other) => one.is_none() && other.is_none(),
-    }
 }
 
 #[cfg(test)]

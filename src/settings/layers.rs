@@ -1,8 +1,9 @@
 //! Which of several places that give a setting a value has the last word.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigurationProblem, Place, Position};
+use crate::settings::edit;
 use crate::settings::text::{self, Said};
 use crate::settings::value::Value;
 use crate::settings::{InWorkspace, SETTINGS, Setting, Settings};
@@ -30,6 +31,31 @@ pub struct InForce {
     /// What this follows from: nothing for the default, several places only for a list, which is put
     /// together of all.
     pub given: Vec<Given>,
+}
+
+/// A settings file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsFile<'a> {
+    /// The user's, at this path.
+    User(&'a Path),
+    /// That of the workspace with this root.
+    Workspace(&'a Path),
+}
+
+/// What was done to a settings file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SettingChange {
+    /// Which setting.
+    pub setting: &'static Setting,
+    /// Which file, symlinks followed.
+    pub path: PathBuf,
+    /// What the file said before, as far as it was understood.
+    pub before: Option<Value>,
+    /// What it says now.
+    pub after: Option<Value>,
+    /// Whether it was written.
+    pub is_written: bool,
 }
 
 /// What all places say.
@@ -69,11 +95,7 @@ impl Configuration {
                 Some(objection) => problems.push(ConfigurationProblem {
                     place,
                     reason: format!("`{}` {objection}", setting.name),
-                    hint: format!(
-                        "take it out; only `{}` in the user's file, or {}, may say this",
-                        setting.name,
-                        setting.variable()
-                    ),
+                    hint: format!("take it out; {}", who_may_say(setting)),
                 }),
             }
         }
@@ -95,9 +117,7 @@ impl Configuration {
         let Some(text) = text else { return Some(problem("it is not UTF-8".to_owned())) };
         let written = setting.kind.written(text).or_else(|| text::read_value(text));
         let Some(written) = written else {
-            return Some(problem(format!(
-                "a list such as [\"build/\", \"*.iso\"] is expected, not `{text}`"
-            )));
+            return Some(problem(not_a_list(text)));
         };
         match setting.kind.read(&written) {
             Ok(value) => {
@@ -106,6 +126,90 @@ impl Configuration {
             }
             Err(reason) => Some(problem(reason)),
         }
+    }
+
+    /// The text of the file at `path`, now `bytes`, once it gives `setting` the value that `text` stands for
+    /// as it would in a variable of the environment, or none; and what it says of it before and after.
+    ///
+    /// # Errors
+    /// What cannot be obeyed: in the value, or in the file as it is now.
+    pub(crate) fn changed(
+        &self,
+        (file, path): (SettingsFile<'_>, &Path),
+        bytes: &[u8],
+        setting: &'static Setting,
+        text: Option<&str>,
+    ) -> Result<(String, SettingChange), Vec<ConfigurationProblem>> {
+        let place = || match file {
+            SettingsFile::User(_) => Place::UserFile { path: path.to_owned(), position: None },
+            SettingsFile::Workspace(_) => {
+                Place::WorkspaceFile { path: path.to_owned(), position: None }
+            }
+        };
+        let problem = |reason: String, hint: String| {
+            let reason = format!("`{}` {reason}", setting.name);
+            vec![ConfigurationProblem { place: place(), reason, hint }]
+        };
+        let (old, old_problems) = self.taking(file, path, bytes);
+        let old_text = String::from_utf8_lossy(bytes);
+        let edited = match text {
+            None => edit::without(&old_text, setting.name),
+            Some(text) => {
+                let expected = || format!("give it {}", setting.kind.expected());
+                let written = setting.kind.written(text).or_else(|| text::read_value(text));
+                let written = written.ok_or_else(|| problem(not_a_list(text), expected()))?;
+                let value = setting.kind.read(&written);
+                let value = value.map_err(|reason| problem(reason, expected()))?;
+                let objection = match file {
+                    SettingsFile::User(_) => None,
+                    SettingsFile::Workspace(_) => self.objection(setting, &value),
+                };
+                if let Some(objection) = objection {
+                    return Err(problem(objection, who_may_say(setting)));
+                }
+                edit::with(&old_text, setting.name, &written).map(Some)
+            }
+        };
+        let new_text = match edited {
+            Ok(Some(text)) => text,
+            Ok(None) => old_text.to_string(),
+            Err(_) if !old_problems.is_empty() => return Err(old_problems),
+            Err(reason) => return Err(problem(reason, MEND.to_owned())),
+        };
+        // One that would still not be obeyed is not written. Places are those of the present file.
+        let (new, problems) = self.taking(file, path, new_text.as_bytes());
+        if !problems.is_empty() {
+            return Err(if old_problems.is_empty() { problems } else { old_problems });
+        }
+        let of = |configuration: &Self| match file {
+            SettingsFile::User(_) => last(&configuration.user, setting).cloned(),
+            SettingsFile::Workspace(_) => last(&configuration.workspace, setting).cloned(),
+        };
+        let (before, after) = (of(&old), of(&new));
+        let is_written = new_text.as_bytes() != bytes;
+        let path = path.to_owned();
+        Ok((new_text, SettingChange { setting, path, before, after, is_written }))
+    }
+
+    /// The same with other content of one file.
+    fn taking(
+        &self,
+        file: SettingsFile<'_>,
+        path: &Path,
+        bytes: &[u8],
+    ) -> (Self, Vec<ConfigurationProblem>) {
+        let mut new = self.clone();
+        let problems = match file {
+            SettingsFile::User(_) => {
+                new.user.clear();
+                new.take_user(path, bytes)
+            }
+            SettingsFile::Workspace(_) => {
+                new.workspace.clear();
+                new.take_workspace(path, bytes)
+            }
+        };
+        (new, problems)
     }
 
     /// Why the file of a workspace may not say this.
@@ -181,6 +285,18 @@ impl Configuration {
     }
 }
 
+/// What to do about a file that is no settings file.
+const MEND: &str = "mend it, or move the file away";
+
+fn who_may_say(setting: &Setting) -> String {
+    let (name, variable) = (setting.name, setting.variable());
+    format!("only `{name}` in the user's file, or {variable}, may say this")
+}
+
+fn not_a_list(text: &str) -> String {
+    format!("a list such as [\"build/\", \"*.iso\"] is expected, not `{text}`")
+}
+
 fn last<'a>(layer: &'a [Given], setting: &Setting) -> Option<&'a Value> {
     let given = layer.iter().rev().find(|given| std::ptr::eq(given.setting, setting))?;
     Some(&given.value)
@@ -204,7 +320,7 @@ fn known(
     let said: Said = match text::read(bytes) {
         Ok(said) => said,
         Err((reason, position)) => {
-            let hint = "mend it, or move the file away".to_owned();
+            let hint = MEND.to_owned();
             problems.push(ConfigurationProblem { place: place(position), reason, hint });
             return Vec::new();
         }

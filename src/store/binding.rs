@@ -6,7 +6,9 @@ use std::path::Path;
 use crate::access::OpenWorkspace;
 use crate::disk::{self, Created, Dir};
 use crate::error::{Error, GoingBackError, Result};
+use crate::id::CheckpointId;
 use crate::limits;
+use crate::manifest::CheckpointRef;
 use crate::plan::{BoundPlan, Plan};
 use crate::restore::{RestoreOptions, RestoreOutcome};
 use crate::store::target::{Intent, Target};
@@ -47,6 +49,7 @@ impl Store {
             workspace: planned.workspace,
             root: planned.root.clone(),
             target: planned.target.clone(),
+            before: planned.predecessor.as_ref().map(|before| before.checkpoint.clone()),
             paths: options.paths.clone(),
             thorough: options.thorough,
             preserve_mtime: options.preserve_mtime,
@@ -103,19 +106,33 @@ pub(super) fn require_target(
     let changed = || -> Error {
         GoingBackError::PlanTarget { plan: bound.id(), checkpoint: bound.target.id.clone() }.into()
     };
+    let predecessor = |before: &CheckpointRef, found: Option<CheckpointId>| -> Error {
+        let (plan, checkpoint) = (bound.id(), bound.target.id.clone());
+        let before = before.id.clone();
+        GoingBackError::PlanPredecessor { plan, checkpoint, before, found }.into()
+    };
     match found {
         Ok((target, intent)) => {
-            let is_one = target.reference == bound.target && intent.verb == bound.verb;
-            if is_one { Ok((target, intent)) } else { Err(changed()) }
+            if target.reference != bound.target || intent.verb != bound.verb {
+                return Err(changed());
+            }
+            let found = intent.reverts.as_ref().map(|reverted| reverted.predecessor().checkpoint);
+            match (&bound.before, found) {
+                (Some(before), found) if found.as_ref() != Some(before) => {
+                    Err(predecessor(before, found.map(|found| found.id)))
+                }
+                _ => Ok((target, intent)),
+            }
+        }
+        Err(error @ Error::GoingBack(GoingBackError::NoPredecessor { .. })) => {
+            Err(bound.before.as_ref().map_or(error, |before| predecessor(before, None)))
         }
         Err(
             Error::CheckpointNotFound { .. }
             | Error::SessionNotFound { .. }
             | Error::Pruned { .. }
             | Error::NothingToUndo { .. }
-            | Error::GoingBack(
-                GoingBackError::NothingToRedo { .. } | GoingBackError::NoPredecessor { .. },
-            ),
+            | Error::GoingBack(GoingBackError::NothingToRedo { .. }),
         ) => Err(changed()),
         Err(error) => Err(error),
     }

@@ -157,6 +157,10 @@ impl Restoring<'_> {
         if self.intent.touched.is_none() && !options.paths.is_empty() {
             require_selected(&target.reference.id, &then, Some(&now), &options.paths)?;
         }
+        if let Some(reverted) = &self.intent.reverts {
+            let unchanged = reverted.unchanged();
+            require_selected(&target.reference.id, &then, Some(&now), &unchanged)?;
+        }
         let input = PlanInput {
             target: &target.reference.id,
             then: &then,

@@ -26,7 +26,7 @@ use crate::store::capturing::{
 use crate::store::into::tolerate_unwritable;
 use crate::store::preparing::{Prepared, prepare};
 use crate::store::reversing::{find_redo, find_undo};
-use crate::store::reverting::{self, find_revert};
+use crate::store::reverting::{self, Reverted, find_revert};
 use crate::store::target::{Intent, Target, load_target};
 use crate::store::{Store, binding, interrupted, log, open_root, session_name};
 use crate::workspaces::identity_of;
@@ -158,7 +158,7 @@ impl Store {
             interrupted::recover(&access, &open, monitor)?;
         }
         binding::require_workspace(options, &open)?;
-        let found = find_target(&access, &open, wish, options.overlay, mode);
+        let found = find_target(&access, &open, wish, options, mode);
         let (target, intent) = binding::require_target(options, found)?;
         match mode {
             Mode::Plan => dry_run(&access, &open, &target, &intent, options, monitor),
@@ -240,7 +240,7 @@ fn find_target(
     access: &Access,
     open: &OpenWorkspace,
     wish: &Wish<'_>,
-    is_overlay: bool,
+    options: &RestoreOptions,
     mode: Mode,
 ) -> Result<(Target, Intent)> {
     if let Wish::Restore(checkpoint) | Wish::Revert(checkpoint) = wish {
@@ -249,8 +249,8 @@ fn find_target(
             adopt_own(access, &checkpoint.session)?;
         }
         return match wish {
-            Wish::Revert(_) => find_revert(access, open, checkpoint),
-            _ => Ok((load_target(access, open, checkpoint, is_overlay)?, Intent::restore())),
+            Wish::Revert(_) => find_revert(access, open, checkpoint, &options.paths),
+            _ => Ok((load_target(access, open, checkpoint, options.overlay)?, Intent::restore())),
         };
     }
     // The newest restore may be one whose rows are not in.
@@ -466,6 +466,8 @@ fn nothing_done(
         verb: intent.verb,
         workspace: open.workspace.id,
         target: target.reference.clone(),
+        predecessor: intent.reverts.as_ref().map(Reverted::predecessor),
+        takes_back: intent.takes_back.clone(),
         merged: Vec::new(),
         plan,
         root: open.path.clone(),

@@ -13,7 +13,7 @@ use crate::error::{Error, GoingBackError, Result};
 use crate::id::CheckpointId;
 use crate::manifest::{CheckpointRef, Coverage, Manifest, RestoreRecord, RestoreVerb};
 use crate::monitor::Monitor;
-use crate::restore::{self, RestoreOptions, RestoreOutcome};
+use crate::restore::{self, RestoreOptions, RestoreOutcome, TakenBack};
 use crate::store::Store;
 use crate::store::restoring::{Mode, Wish};
 use crate::store::target::{Intent, Target, after_of};
@@ -112,6 +112,21 @@ fn find(
     Ok(Found::Nothing)
 }
 
+/// The restore or revert that a command was, or that its undos and redos lead back to, as far as they are
+/// there.
+fn origin(access: &Access, record: &RestoreRecord) -> Option<(RestoreVerb, CheckpointId)> {
+    let mut record = record.clone();
+    // Whatever files say, nothing is read twice.
+    let mut seen = HashSet::new();
+    while let Some(undone) = record.undoes {
+        if !seen.insert(undone.id.clone()) {
+            return None;
+        }
+        record = access.sessions.require(&undone.id).ok()?.0.restore?;
+    }
+    Some((record.verb, record.target.id))
+}
+
 /// Going back to what a safety checkpoint saved, on the paths that it was saved for.
 fn take_back(
     access: &Access,
@@ -123,6 +138,7 @@ fn take_back(
     let intent = Intent {
         verb: record.verb,
         undoes: Some(reference.clone()),
+        takes_back: Some(TakenBack { verb: record.verb, origin: origin(access, record) }),
         touched: Some(restore::touched(after)),
         reverts: None,
     };

@@ -16,7 +16,7 @@ use crate::capture::Storing;
 use crate::compare::{is_binary, merge};
 use crate::error::{Error, GoingBackError, LostContent, Result, RevertConflict};
 use crate::hash::{BlobHash, Hashed};
-use crate::id::CheckpointId;
+use crate::id::{CheckpointId, Seq};
 use crate::limits;
 use crate::manifest::{
     Difference, Entry, EntryKind, Listed, Mode as FileMode, OmitReason, RestoreVerb,
@@ -24,8 +24,9 @@ use crate::manifest::{
 };
 use crate::monitor::Monitor;
 use crate::path::RelPath;
-use crate::plan::{Collision, Plan, Present, Settled, Skip, SkipReason, settle};
-use crate::restore::{RestoreOptions, RestoreOutcome};
+use crate::plan::{Collision, Plan, Present, Selection, Settled, Skip, SkipReason, settle};
+use crate::restore::{Predecessor, RestoreOptions, RestoreOutcome};
+use crate::sessions::Found;
 use crate::store::Store;
 use crate::store::restoring::{Mode, Wish};
 use crate::store::target::{Intent, Needed, Target, load_target};
@@ -46,8 +47,11 @@ impl Store {
     }
 
     /// Takes back what a checkpoint changed against the one before it in its session and workspace, and
-    /// keeps what was done later: a file that was changed since is merged line by line. The paths of
-    /// `options` are not looked at.
+    /// keeps what was done later: a file that was changed since is merged line by line. Where paths are
+    /// given, only what it changed there is taken back.
+    ///
+    /// Where checkpoints between the two are gone, what they changed is taken back too: nobody can tell it
+    /// apart. [`RestoreOutcome::predecessor`] says so.
     ///
     /// # Errors
     /// [`GoingBackError::RevertConflicts`] where the checkpoint and later work exclude each other: nothing
@@ -73,6 +77,10 @@ const NOT_SAVED: &str = "its present content cannot be saved";
 pub(super) struct Reverted {
     /// The checkpoint before it.
     pub(super) before: Target,
+    /// How many checkpoints between the two are gone.
+    gone: u64,
+    /// What was asked for: all where empty.
+    paths: Vec<RelPath>,
     /// In order of path.
     changes: Vec<Difference>,
 }
@@ -88,21 +96,24 @@ pub(super) struct Resolved {
     conflicts: Vec<RevertConflict>,
 }
 
-/// Finds out what a checkpoint changed.
+/// Finds out what a checkpoint changed, at the paths that are given or everywhere.
 pub(super) fn find_revert(
     access: &Access,
     open: &OpenWorkspace,
     id: &CheckpointId,
+    paths: &[RelPath],
 ) -> Result<(Target, Intent)> {
     let after = load_target(access, open, id, false)?;
-    let before =
-        load_target(access, open, &predecessor(access, open, &after.reference.id)?, false)?;
+    let id = &after.reference.id;
+    let before = load_target(access, open, &predecessor(access, open, id)?, false)?;
+    let lacking = gone_between(access, &before.reference.id, id)?;
     let mut changes = tree_differences(&access.blobs, &before.tree, &after.tree)
         .inspect_err(|error| drop(crate::capture::remember(access, error)))?;
     if let Some(only) = &after.only {
         // Of the other paths it says what an earlier checkpoint says.
         changes.retain(|change| only.contains(&change.path));
     }
+    changes.retain(|change| is_meant(paths, &change.path));
     let gone: Vec<RelPath> = changes
         .iter()
         .filter(|change| change.after.is_none())
@@ -119,8 +130,9 @@ pub(super) fn find_revert(
     let intent = Intent {
         verb: RestoreVerb::Revert,
         undoes: None,
+        takes_back: None,
         touched: Some(changes.iter().map(left).collect()),
-        reverts: Some(Reverted { before, changes }),
+        reverts: Some(Reverted { before, gone: lacking, paths: paths.to_vec(), changes }),
     };
     let target = Target { only: None, listed: None, is_part: false, ..after };
     Ok((target, intent))
@@ -136,6 +148,8 @@ fn predecessor(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Resu
         let workspace = match row {
             Some(row) if row.is_pruning() => continue,
             Some(row) => row.workspace,
+            // One of another program says nothing of any workspace.
+            None if matches!(access.sessions.read(&other), Found::Legacy) => continue,
             None => access.sessions.require(&other)?.0.workspace,
         };
         if workspace == open.workspace.id {
@@ -143,6 +157,32 @@ fn predecessor(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Resu
         }
     }
     Err(GoingBackError::NoPredecessor { checkpoint: id.clone() }.into())
+}
+
+/// How many numbers between a checkpoint and the one before it are of checkpoints that are gone, as far as is
+/// known: none where one leads to the other from parent to parent. A number may be lacking because a
+/// capture failed, or was another workspace's.
+fn gone_between(access: &Access, before: &CheckpointId, id: &CheckpointId) -> Result<u64> {
+    let there = access.sessions.listing(&id.session)?.manifests;
+    let is_between = |seq: &&Seq| before.seq < **seq && **seq < id.seq;
+    let between = there.iter().filter(is_between).count() as u64;
+    let missing = (id.seq.get() - before.seq.get() - 1).saturating_sub(between);
+    // Whatever files say, nothing is read twice.
+    let mut seen = HashSet::new();
+    let mut at = id.clone();
+    while missing > 0 && seen.insert(at.clone()) {
+        let Found::Valid { manifest, .. } = access.sessions.read(&at) else { break };
+        match manifest.parent {
+            Some(parent) if parent.id == *before => return Ok(0),
+            Some(parent) => at = parent.id,
+            None => break,
+        }
+    }
+    Ok(missing)
+}
+
+fn is_meant(paths: &[RelPath], path: &RelPath) -> bool {
+    paths.is_empty() || Selection::Below(paths).includes(path)
 }
 
 /// Whether `evidence`, which has what is above the path, shows that nothing was there.
@@ -182,13 +222,28 @@ fn with_evidence(wanted: Entry, theirs: Option<&Entry>) -> Entry {
 }
 
 impl Reverted {
+    /// What the checkpoint was compared with.
+    pub(super) fn predecessor(&self) -> Predecessor {
+        Predecessor { checkpoint: self.before.reference.clone(), gone: self.gone }
+    }
+
+    /// The given paths at which the checkpoint changed nothing.
+    pub(super) fn unchanged(&self) -> Vec<RelPath> {
+        let is_changed =
+            |path: &&RelPath| !self.changes.iter().any(|change| change.path.is_at_or_below(path));
+        self.paths.iter().filter(is_changed).cloned().collect()
+    }
+
     /// What the checkpoint and the one before it held and lost to a purge. Both say the same of it now, and
     /// whether the checkpoint changed it nobody can tell any more.
     fn purged_in_both(&self, before: &[Entry]) -> Vec<Skip> {
         let changed: HashSet<&RelPath> = self.changes.iter().map(|change| &change.path).collect();
         let purged = SkipReason::NotCaptured(OmitReason::Purged);
-        let is_purged =
-            |entry: &&Entry| is_omitted(entry) == Some(purged) && !changed.contains(&entry.path);
+        let is_purged = |entry: &&Entry| {
+            is_omitted(entry) == Some(purged)
+                && !changed.contains(&entry.path)
+                && is_meant(&self.paths, &entry.path)
+        };
         let skip = |entry: &Entry| Skip { path: entry.path.clone(), reason: purged };
         before.iter().filter(is_purged).map(skip).collect()
     }

@@ -16,6 +16,7 @@ use crate::manifest::{
 use crate::monitor::Monitor;
 use crate::path::{RelPath, at_or_below};
 use crate::plan::{Present, Selection};
+use crate::restore::TakenBack;
 use crate::sessions::Sessions;
 use crate::settings::is_version_control;
 use crate::store::reverting::Reverted;
@@ -49,6 +50,8 @@ pub(super) enum Needed<'a> {
 pub(super) struct Intent {
     pub(super) verb: RestoreVerb,
     pub(super) undoes: Option<CheckpointRef>,
+    /// What that was saved for.
+    pub(super) takes_back: Option<TakenBack>,
     pub(super) touched: Option<BTreeMap<RelPath, Entry>>,
     /// For a revert: what is taken back.
     pub(super) reverts: Option<Reverted>,
@@ -61,7 +64,8 @@ impl Intent {
     }
 
     pub(super) fn restore() -> Self {
-        Self { verb: RestoreVerb::Restore, undoes: None, touched: None, reverts: None }
+        let (undoes, takes_back, touched, reverts) = (None, None, None, None);
+        Self { verb: RestoreVerb::Restore, undoes, takes_back, touched, reverts }
     }
 }
 

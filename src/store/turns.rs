@@ -10,25 +10,34 @@ use crate::monitor::Monitor;
 use crate::store::Store;
 use crate::store::history::{CheckpointSummary, ListQuery};
 
+/// A turn of a session.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Turn {
+    /// The checkpoint at its start.
+    pub start: CheckpointSummary,
+    /// The first after that which shows what was done in it; `None` where nothing was captured since.
+    pub end: Option<CheckpointId>,
+}
+
 impl Store {
-    /// The checkpoint at the start of a turn of the workspace at `path`: of the last one for 1, of the one
-    /// before it for 2. The turns are those of `session`, or of the newest session of the workspace.
+    /// The turns of the workspace at `path`, the last one first: those of `session`, or of the newest session
+    /// of the workspace, and which session that is.
     ///
     /// A turn begins at a checkpoint with the trigger `turn-start`, whether or not it came to its end. One
     /// that has a `turn-end` and no start of its own begins at the checkpoint before its end. In a session
     /// without such triggers each checkpoint that is not a safety checkpoint is the start of a turn.
     ///
     /// # Errors
-    /// [`GoingBackError::NoTurn`], [`Error::NoCheckpoint`], [`Error::SessionNotFound`].
+    /// [`Error::NoCheckpoint`], [`Error::SessionNotFound`].
     ///
     /// Cost: that of [`Store::list`].
-    pub fn start_of_turn(
+    pub fn turns(
         &self,
         session: Option<&SessionName>,
-        turn: NonZeroU32,
         path: &Path,
         monitor: &dyn Monitor,
-    ) -> Result<CheckpointId> {
+    ) -> Result<(SessionName, Vec<Turn>)> {
         let session =
             session.map(|session| self.reading(session, monitor)?.session(session)).transpose()?;
         let listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
@@ -43,18 +52,51 @@ impl Store {
         let of_session: Vec<&CheckpointSummary> =
             plain.into_iter().filter(|it| it.id.session == session).collect();
         let triggers: Vec<&str> = of_session.iter().map(|it| it.trigger.as_str()).collect();
-        let starts = starts_of_turns(&triggers);
-        let back = usize::try_from(turn.get()).unwrap_or(usize::MAX);
-        match starts.len().checked_sub(back) {
-            Some(index) => Ok(of_session[starts[index]].id.clone()),
-            None => Err(GoingBackError::NoTurn {
-                workspace: path.to_owned(),
-                session,
-                existing: starts.len(),
-            }
-            .into()),
-        }
+        let mut turns: Vec<Turn> = bounds_of_turns(&triggers)
+            .into_iter()
+            .map(|(start, end)| Turn {
+                start: of_session[start].clone(),
+                end: end.map(|end| of_session[end].id.clone()),
+            })
+            .collect();
+        turns.reverse();
+        Ok((session, turns))
     }
+
+    /// The checkpoint at the start of a turn of the workspace at `path`: of the last one for 1, of the one
+    /// before it for 2.
+    ///
+    /// # Errors
+    /// [`GoingBackError::NoTurn`]; else as [`Store::turns`].
+    ///
+    /// Cost: that of [`Store::list`].
+    pub fn start_of_turn(
+        &self,
+        session: Option<&SessionName>,
+        turn: NonZeroU32,
+        path: &Path,
+        monitor: &dyn Monitor,
+    ) -> Result<CheckpointId> {
+        let (session, turns) = self.turns(session, path, monitor)?;
+        let back = usize::try_from(turn.get()).unwrap_or(usize::MAX) - 1;
+        let (workspace, existing) = (path.to_owned(), turns.len());
+        let found = turns.into_iter().nth(back).map(|turn| turn.start.id);
+        found.ok_or_else(|| GoingBackError::NoTurn { workspace, session, existing }.into())
+    }
+}
+
+/// At which of the checkpoints with these triggers a turn begins, and which shows what was done in it: its own
+/// end, else the start of the next one, else the last of all.
+fn bounds_of_turns(triggers: &[&str]) -> Vec<(usize, Option<usize>)> {
+    let starts = starts_of_turns(triggers);
+    let bounds = starts.iter().enumerate().map(|(at, &start)| {
+        let next = starts.get(at + 1).copied();
+        let last = next.unwrap_or(triggers.len().saturating_sub(1));
+        let is_end = |index: &usize| triggers[*index] == Trigger::TURN_END.as_str();
+        let end = (start + 1..=last).find(is_end).unwrap_or(last);
+        (start, Some(end).filter(|end| *end > start))
+    });
+    bounds.collect()
 }
 
 /// At which of the checkpoints with these triggers a turn begins.
@@ -83,16 +125,29 @@ fn starts_of_turns(triggers: &[&str]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::starts_of_turns;
+    use super::bounds_of_turns;
 
     /// `s` turn-start, `e` turn-end, anything else another trigger.
-    fn starts(triggers: &str) -> Vec<usize> {
+    fn bounds(triggers: &str) -> Vec<(usize, Option<usize>)> {
         let word = |letter| match letter {
             's' => "turn-start",
             'e' => "turn-end",
             _ => "manual",
         };
-        starts_of_turns(&triggers.chars().map(word).collect::<Vec<_>>())
+        bounds_of_turns(&triggers.chars().map(word).collect::<Vec<_>>())
+    }
+
+    fn starts(triggers: &str) -> Vec<usize> {
+        bounds(triggers).into_iter().map(|(start, _)| start).collect()
+    }
+
+    #[test]
+    fn what_was_done_in_a_turn_is_seen_at_its_end_or_at_the_next_start() {
+        assert_eq!(bounds("semse"), [(0, Some(1)), (3, Some(4))]);
+        assert_eq!(bounds("smsm"), [(0, Some(2)), (2, Some(3))]);
+        assert_eq!(bounds("s"), [(0, None)]);
+        assert_eq!(bounds("mme"), [(1, Some(2))]);
+        assert_eq!(bounds("mmm"), [(0, Some(1)), (1, Some(2)), (2, None)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Settings: who has the last word, what a workspace may say, and what a broken file does.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use crate::support::fingerprint;
@@ -323,4 +323,128 @@ fn config_shows_what_counts_and_where_it_stands() {
     break_file(&program, "unknown");
     let told = program.run(["config", "list"]).exits(4);
     assert!(told.stderr.contains("did you mean `capture.exclude`?"), "{}", told.stderr);
+}
+
+fn user_file(program: &Program) -> std::path::PathBuf {
+    program.root().join("home/.config/turnpoint/config.toml")
+}
+
+#[test]
+fn a_setting_is_set_and_unset_in_the_file_of_the_user_and_nothing_else_in_it_changes() {
+    let program = program();
+    // Neither file nor directory is there.
+    let set = program.run(["config", "set", "capture.file_limit", "4KiB"]).ok();
+    let path = user_file(&program);
+    assert_eq!(
+        set.stdout,
+        format!("capture.file_limit is 4KiB in {}; it was not there\n", path.display())
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "[capture]\nfile_limit = \"4KiB\"\n");
+    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "large.txt").as_deref(), Some("over-file-limit"));
+
+    let text = "# Mine.\n\n[capture] # what is held\nfile_limit = \"4KiB\" # small\n\n[gc]\n";
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let set = program.run(["config", "set", "capture.file_limit", "1MiB", "--json"]).ok().json();
+    assert_eq!(
+        serde_json::json!([set["name"], set["layer"], set["before"], set["after"], set["value"]]),
+        serde_json::json!(["capture.file_limit", "user", 4096, 1_048_576, 1_048_576])
+    );
+    assert_eq!(set["path"], path.to_str().unwrap());
+    assert_eq!(fs::read_to_string(&path).unwrap(), text.replace("4KiB", "1MiB"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    let unset = program.run(["config", "unset", "capture.file_limit"]).ok();
+    assert_eq!(
+        unset.stdout,
+        format!(
+            "capture.file_limit is not in {} any more; it was 1MiB, and 8MiB counts now\n",
+            path.display()
+        )
+    );
+    let without = "# Mine.\n\n[capture] # what is held\n\n[gc]\n";
+    assert_eq!(fs::read_to_string(&path).unwrap(), without);
+    let again = program.run(["config", "unset", "capture.file_limit"]).exits(2);
+    assert!(again.stderr.contains("`capture.file_limit` is not in "), "{}", again.stderr);
+    assert_eq!(fs::read_to_string(&path).unwrap(), without);
+    // Lists, and what begins with a dash.
+    program.run(["config", "set", "capture.exclude", r#"["coverage/", "*.iso"]"#]).ok();
+    program.run(["config", "set", "session", "daily"]).ok();
+    let exclude = program.run(["config", "get", "capture.exclude"]).ok();
+    assert_eq!(exclude.stdout, "coverage/\n*.iso\n");
+    program.run(["config", "set", "pager", "-x"]).ok();
+    assert_eq!(program.run(["config", "get", "pager"]).ok().stdout, "-x\n");
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_could_not_be_obeyed_is_not_written() {
+    let program = program();
+    configure(&program, "color = \"never\" # quiet\n");
+    let before = fingerprint::of(program.root());
+    for (arguments, expected) in [
+        ("set capture.file_limt 1MiB", "did you mean `capture.file_limit`?"),
+        ("unset capture.file_limt", "did you mean `capture.file_limit`?"),
+        ("set capture.file_limit lots", "`capture.file_limit` is \"lots\"; a size from"),
+        ("set retention.keep 0", "`retention.keep` is 0; a number from 1 to 1000000 is expected"),
+        ("set capture.exclude build/", "a list such as [\"build/\", \"*.iso\"] is expected"),
+        ("set --local home /elsewhere", "`home` is not for the file of a workspace"),
+        ("set --local capture.file_limit 1GiB", "the file of a workspace may lower it, and 8MiB"),
+        ("set --local capture.exclude [\"!dist/\"]", "may leave out more, and take nothing back"),
+    ] {
+        let refused = program.run(["config"].into_iter().chain(arguments.split(' '))).exits(2);
+        assert!(refused.stderr.contains(expected), "{arguments}: {}", refused.stderr);
+        assert_eq!(fingerprint::of(program.root()), before, "{arguments}");
+    }
+    let none = with(&program, "TURNPOINT_CONFIG", "", &["config", "set", "color", "auto"]).exits(2);
+    assert!(none.stderr.contains("there is no settings file of the user"), "{}", none.stderr);
+    // What else is wrong with the file is told as it stands there now.
+    break_file(&program, "unknown");
+    let text = fs::read_to_string(workspace_file(&program)).unwrap();
+    let refused = program.run(["config", "set", "--local", "capture.file_limit", "4KiB"]).exits(2);
+    let place = format!("{}:1:18: there is no setting", workspace_file(&program).display());
+    assert!(refused.stderr.contains(&place), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(workspace_file(&program)).unwrap(), text);
+}
+
+#[test]
+fn the_file_of_the_workspace_is_changed_where_it_stands_and_that_of_the_user_behind_its_link() {
+    let program = program();
+    // A value that may not stand there is replaced by one that may.
+    fs::write(workspace_file(&program), "capture.file_limit = \"1GiB\" # too much\n").unwrap();
+    let set = program.run(["config", "set", "--local", "capture.file_limit", "4KiB"]).ok();
+    assert!(set.stdout.starts_with("capture.file_limit is 4KiB in "), "{}", set.stdout);
+    assert_eq!(
+        fs::read_to_string(workspace_file(&program)).unwrap(),
+        "capture.file_limit = \"4KiB\" # too much\n"
+    );
+    program.run(["capture"]).ok();
+    assert_eq!(omitted(&program, "large.txt").as_deref(), Some("over-file-limit"));
+    fs::remove_file(workspace_file(&program)).unwrap();
+    for how in ["symlink", "directory", "fifo"] {
+        break_file(&program, how);
+        let before = fingerprint::of(program.root());
+        program.run(["config", "set", "--local", "capture.file_limit", "4KiB"]).exits(1);
+        assert_eq!(fingerprint::of(program.root()), before, "{how}");
+        let path = workspace_file(&program);
+        if how == "directory" { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
+    }
+
+    let elsewhere = program.root().join("dotfiles.toml");
+    fs::write(&elsewhere, "color = \"never\"\n").unwrap();
+    let path = user_file(&program);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    program.run(["config", "set", "color", "auto"]).ok();
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "color = \"auto\"\n");
+    assert!(path.symlink_metadata().unwrap().is_symlink());
+    // Who has the last word is told.
+    let set = ["config", "set", "retention.keep", "7"];
+    let overruled = with(&program, "TURNPOINT_RETENTION_KEEP", "9", &set).ok();
+    assert!(
+        overruled.stderr.contains("9 counts here, because of TURNPOINT_RETENTION_KEEP"),
+        "{}",
+        overruled.stderr
+    );
 }

@@ -196,10 +196,28 @@ fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
     program.run(["undo", "--yes"]).ok();
     assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
     let shown = program.run(["redo", "--dry-run"]).ok();
-    assert!(shown.stdout.contains("take back the undo that"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.starts_with("take back the undo of the restore of s:2 that "),
+        "{}",
+        shown.stdout
+    );
+    let json = program.run(["redo", "--dry-run", "--json"]).ok().json();
+    assert_eq!(
+        json["takes_back"],
+        serde_json::json!({
+            "verb": "undo",
+            "origin": { "verb": "restore", "session": "s", "seq": 2 },
+        })
+    );
     program.run(["redo"]).exits(3);
     assert_eq!(fs::read_to_string(&file).unwrap(), "fourth");
     program.run(["redo", "--yes"]).ok();
+    let shown = program.run(["undo", "--dry-run"]).ok();
+    assert!(
+        shown.stdout.starts_with("take back the redo of the restore of s:2 that "),
+        "{}",
+        shown.stdout
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "third");
     program.run(["undo", "--yes"]).ok();
     let since = program.run(["rewind", "2", "--yes", "--json"]).ok().json();

@@ -24,6 +24,17 @@ fn program() -> Program {
 
 /// Types each of `keys` when the list has been drawn anew, then answers the question, if one comes.
 fn typed(program: &Program, columns: &str, keys: &[&str], answer: &str, more: &[&str]) -> Run {
+    typed_to("restore", program, columns, keys, answer, more)
+}
+
+fn typed_to(
+    verb: &str,
+    program: &Program,
+    columns: &str,
+    keys: &[&str],
+    answer: &str,
+    more: &[&str],
+) -> Run {
     let mut talk: Vec<[&str; 2]> = keys.iter().map(|key| ["filter:", *key]).collect();
     if !answer.is_empty() {
         talk.push(["[y/N]", answer]);
@@ -31,7 +42,7 @@ fn typed(program: &Program, columns: &str, keys: &[&str], answer: &str, more: &[
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
     let mut command = program.other("python3");
     command.arg(script).args([columns, &serde_json::to_string(&talk).unwrap()]);
-    command.arg(env!("CARGO_BIN_EXE_turnpoint")).arg("restore").args(more);
+    command.arg(env!("CARGO_BIN_EXE_turnpoint")).arg(verb).args(more);
     run(command.env("TERM", "xterm").env("NO_COLOR", "1"))
 }
 
@@ -79,17 +90,81 @@ fn whoever_leaves_leaves_everything_as_it_is() {
 fn it_fits_the_terminal_and_shows_what_there_is() {
     let program = program();
     let wide = typed(&program, "80", &["q"], "", &[]).exits(3).stdout;
-    let lines: Vec<&str> = wide.lines().take(5).collect();
-    assert!(lines[1].starts_with("> t:0 ") && lines[1].contains(" manual "), "{wide}");
-    assert!(lines[2].starts_with("  s:2 ") && lines[2].contains(" 1 changed "), "{wide}");
-    assert!(lines[4].contains("first of all"), "{wide}");
+    let lines: Vec<&str> = wide.lines().take(7).collect();
+    assert_eq!(lines[0], "Restore which checkpoint? Then its plan is shown.");
+    let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL"]);
+    assert!(lines[3].starts_with("> t:0 ") && lines[3].contains(" manual "), "{wide}");
+    let at_changed = |line: usize| {
+        let changed = lines[2].find("CHANGED").unwrap();
+        lines[line].split_at(changed).1.split_whitespace().next().unwrap()
+    };
+    assert!(lines[4].starts_with("  s:2 ") && at_changed(4) == "1", "{wide}");
+    assert!(lines[6].contains("first of all"), "{wide}");
     // No colors were wanted: only the cursor is moved.
     assert!(!wide.contains("\u{1b}[1m"), "{wide:?}");
     let narrow = typed(&program, "40", &["q"], "", &[]).exits(3).stdout;
-    for line in narrow.lines().take(6) {
+    for line in narrow.lines().take(8) {
         assert!(line.chars().count() < 40, "{narrow}");
     }
     assert!(narrow.contains('…'), "{narrow}");
+}
+
+/// Turns of `s`, the last of which has no end.
+fn turns() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for (content, trigger, label) in [
+        ("zero", "turn-start", "the first task"),
+        ("one", "turn-end", "-"),
+        ("two", "turn-start", "the second task"),
+        ("three", "manual", "-"),
+    ] {
+        build(&program.workspace(), [("a.txt", file(content)), ("b.txt", file("b"))]);
+        let capture = ["capture", "--session", "s", "--trigger", trigger, "--label", label];
+        program.run(capture).ok();
+    }
+    program
+}
+
+#[test]
+fn rewind_without_a_number_shows_the_turns() {
+    let program = turns();
+    let wide = typed_to("rewind", &program, "80", &["q"], "", &[]).exits(3).stdout;
+    let lines: Vec<&str> = wide.lines().take(6).collect();
+    assert_eq!(lines[0], "Rewind to the start of which turn? Then its plan is shown.");
+    let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(2), ["TURN", "BEGINS", "AT", "AGE", "CHANGED", "LABEL"]);
+    assert_eq!((&words(3)[..3], &words(4)[..2]), (&[">", "1", "s:2"][..], &["2", "s:0"][..]));
+    assert!(
+        lines[3].ends_with("the second task") && lines[4].ends_with("the first task"),
+        "{wide}"
+    );
+    let at_changed = |line: usize| {
+        let changed = lines[2].find("CHANGED").unwrap();
+        lines[line].split_at(changed).1.split_whitespace().next().unwrap()
+    };
+    assert_eq!((at_changed(3), at_changed(4)), ("1", "1"), "{wide}");
+    assert_eq!(lines[5], "filter: ");
+    let narrow = typed_to("rewind", &program, "40", &["q"], "", &[]).exits(3).stdout;
+    assert!(narrow.lines().take(6).all(|line| line.chars().count() < 40), "{narrow}");
+    assert_eq!(content(&program), "three b");
+    // What is typed is the number of the turn.
+    let chosen = typed_to("rewind", &program, "80", &["2", "\r"], "y\n", &[]).ok();
+    assert!(
+        chosen.stdout.contains("rewind to s:0, the start of the last turn but one"),
+        "{chosen:?}"
+    );
+    assert_eq!(content(&program), "zero b");
+    // Nobody is asked who named one, or said yes beforehand.
+    let named = typed_to("rewind", &program, "80", &[], "y\n", &["1"]).ok();
+    assert!(!named.stdout.contains("filter:"), "{named:?}");
+    assert_eq!(content(&program), "two b");
+    build(&program.workspace(), [("a.txt", file("now"))]);
+    typed_to("rewind", &program, "80", &[], "", &["--yes"]).ok();
+    assert_eq!(content(&program), "two b");
+    build(&program.workspace(), [("a.txt", file("now"))]);
+    program.run(["rewind", "--yes"]).ok();
+    assert_eq!(content(&program), "two b");
 }
 
 #[test]

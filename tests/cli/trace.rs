@@ -90,6 +90,44 @@ fn a_file_gets_one_run_after_the_other() {
 }
 
 #[test]
+fn a_log_that_captures_would_hold_is_refused() {
+    let program = program();
+    let inside = program.workspace().join("log");
+    fs::create_dir(program.workspace().join("src")).unwrap();
+    std::os::unix::fs::symlink(program.workspace(), program.root().join("link")).unwrap();
+    // The workspace is not known yet: a log of what makes no checkpoint is nobody's business.
+    program.run(["list", "--log-file", "log"]).ok();
+    fs::remove_file(&inside).unwrap();
+    program.run(["capture", "--log-file", "log"]).exits(3);
+    assert!(!program.store().exists());
+    program.run(["capture", "-q"]).ok();
+    let count =
+        || program.run(["list", "--json"]).ok().json()["checkpoints"].as_array().unwrap().len();
+    for place in ["log", "src/log", "../link/log", inside.to_str().unwrap()] {
+        for command in [&["capture"][..], &["list"], &["gc"], &["exec", "--", "true"]] {
+            let arguments = [&command[..1], &["--log-file", place], &command[1..]].concat();
+            let refused = program.run(&arguments).exits(3);
+            let expected = format!(
+                "error: the log would lie in the workspace {}, and be captured with it\n",
+                program.workspace().display()
+            );
+            assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
+        }
+    }
+    assert!(!inside.exists() && !program.workspace().join("src/log").exists());
+    assert_eq!(count(), 1);
+    // Relative paths start from the directory that is named.
+    let elsewhere = program.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    program.run(["list", "-C", elsewhere.to_str().unwrap(), "--log-file", "log"]).ok();
+    assert!(elsewhere.join("log").exists() && !inside.exists());
+    let mut command = program.command(["list", "-C"]);
+    command.arg(program.workspace()).args(["--log-file", "log"]).current_dir(&elsewhere);
+    run(&mut command).exits(3);
+    assert!(!inside.exists());
+}
+
+#[test]
 fn without_it_nothing_is_told_and_a_word_that_is_no_level_is_refused() {
     let program = program();
     for level in ["", "info"] {

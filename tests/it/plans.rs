@@ -136,6 +136,49 @@ fn an_undo_is_bound_to_what_it_takes_back() {
 }
 
 #[test]
+fn a_revert_is_bound_to_what_the_turn_was_compared_with() {
+    let (place, first, plans) = scene();
+    let store = place.store();
+    fs::write(place.root().join("a"), "2").unwrap();
+    let turn = place.capture();
+    let plan = plans.path().join("plan");
+    let options = RestoreOptions::default();
+    let shown = store.plan_revert(place.root(), &turn, &options, &()).unwrap();
+    write(&place, &shown, &plan).unwrap();
+    let second = shown.predecessor.unwrap().checkpoint.id;
+    store.pin(&first, None, &()).unwrap();
+    let mut rule = PruneRule::default();
+    rule.keep = 1;
+    drop(store.prune(None, rule, &()).unwrap());
+    // Against the first it is the same change of `a` among others; it would not do if it were the only one.
+    let before = place.look_closely();
+    let bound = bound(&place, &plan);
+    let planned = store.plan_revert(place.root(), &turn, &bound, &());
+    for refused in [planned, store.revert(place.root(), &turn, &bound, &())] {
+        let refused = refused.unwrap_err();
+        let Error::GoingBack(GoingBackError::PlanPredecessor { before, found, .. }) = &refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((before, found.as_ref()), (&second, Some(&first)));
+        let text = refused.to_string();
+        assert!(text.ends_with(&format!(
+            "takes back what {turn} changed since {second}, which is gone: the one before it is \
+             {first} now"
+        )), "{text}");
+        assert_eq!(refused.class(), turnpoint::ErrorClass::Refused);
+        assert!(refused.hint().unwrap().contains("make the plan anew"));
+    }
+    store.unpin(&first, &()).unwrap();
+    drop(store.prune(None, rule, &()).unwrap());
+    let refused = store.revert(place.root(), &turn, &bound, &()).unwrap_err();
+    let is_gone =
+        matches!(&refused, Error::GoingBack(GoingBackError::PlanPredecessor { found: None, .. }));
+    assert!(is_gone, "{refused:?}");
+    fingerprint::assert_same(&before, &place.look_closely());
+}
+
+#[test]
 fn a_plan_has_a_new_file_that_is_no_part_of_what_it_is_about() {
     let (place, first, plans) = scene();
     let shown = planned(&place, &first);
@@ -284,8 +327,11 @@ fn a_bound_revert_whose_predecessor_is_gone_is_not_carried_out() {
     let before = place.look_closely();
     let refused = place.store().revert(place.root(), &second, &bound(&place, &plan), &());
     let error = refused.unwrap_err();
-    let is_target = matches!(error, Error::GoingBack(GoingBackError::PlanTarget { .. }));
-    assert!(is_target, "{error:?}");
+    let is_gone = matches!(
+        error,
+        Error::GoingBack(GoingBackError::PlanPredecessor { found: None, .. })
+    );
+    assert!(is_gone, "{error:?}");
     assert_eq!(error.class(), turnpoint::ErrorClass::Refused);
     fingerprint::assert_same(&before, &place.look_closely());
 }

@@ -12,7 +12,8 @@ use proptest::test_runner::Config;
 use turnpoint::compare::merge;
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::RestoreVerb;
-use turnpoint::{Error, GoingBackError, RestoreOptions, RestoreOutcome, Result};
+use turnpoint::path::RelPath;
+use turnpoint::{Error, GoingBackError, PruneRule, RestoreOptions, RestoreOutcome, Result};
 
 use crate::place::{Place, skips};
 use crate::support::fingerprint::{self, Fingerprint};
@@ -36,6 +37,94 @@ fn go_back(place: &Place, id: &CheckpointId) -> RestoreOutcome {
     assert_eq!((outcome.left.len(), outcome.verb), (0, RestoreVerb::Revert));
     assert_eq!(outcome.changed, outcome.plan.changes.len() as u64);
     outcome
+}
+
+fn at(paths: &[&str]) -> RestoreOptions {
+    let mut options = RestoreOptions::default();
+    options.paths = paths.iter().map(|path| RelPath::new(path.as_bytes()).unwrap()).collect();
+    options
+}
+
+#[test]
+fn at_given_paths_alone_what_was_changed_elsewhere_neither_moves_nor_stands_against_it() {
+    let place = Place::new();
+    tree::build(place.root(), [("a", file("0")), ("b", file("0")), ("d/x", file("0"))]);
+    place.capture();
+    tree::build(place.root(), [("a", file("1")), ("b", file("1")), ("d2/new", file("1"))]);
+    fs::remove_dir_all(place.root().join("d")).unwrap();
+    let turn = place.capture();
+    // What would stand against the whole.
+    write(&place, "b", "2");
+    let store = place.store();
+    let refused = revert(&place, &turn).unwrap_err();
+    assert!(matches!(refused, Error::GoingBack(GoingBackError::RevertConflicts { .. })));
+    let reverted = |paths| store.revert(place.root(), &turn, &at(paths), &()).unwrap();
+    let changed: Vec<String> =
+        reverted(&["a", "d"]).plan.changes.iter().map(|it| it.path.to_string()).collect();
+    assert_eq!(changed, ["a", "d", "d/x"]);
+    assert_eq!(
+        (read(&place, "a"), read(&place, "b"), read(&place, "d/x")),
+        ("0".into(), "2".into(), "0".into())
+    );
+    assert_eq!(read(&place, "d2/new"), "1");
+    assert_eq!(place.undo().left, []);
+    assert_eq!((read(&place, "a"), place.root().join("d").exists()), ("1".into(), false));
+    // A directory above it comes back with it, and nothing else in it is needed for that.
+    assert_eq!(reverted(&["d/x"]).changed, 2);
+    assert_eq!(read(&place, "d/x"), "0");
+    // A path that it did not change is nothing to do, and one that nobody knows is a mistake.
+    assert_eq!(reverted(&["d/x"]).changed, 0);
+    let unknown = store.revert(place.root(), &turn, &at(&["d", "nowhere"]), &()).unwrap_err();
+    assert!(
+        matches!(&unknown, Error::PathNotFound { path, .. } if path.to_string() == "nowhere"),
+        "{unknown:?}"
+    );
+    place.verify_clean();
+}
+
+#[test]
+fn what_a_turn_is_compared_with_is_told_where_those_between_are_gone() {
+    let place = Place::new();
+    let store = place.store();
+    let mut ids = Vec::new();
+    for content in ["0", "1", "2", "3"] {
+        write(&place, "a", content);
+        write(&place, &format!("in-{content}"), content);
+        ids.push(place.capture());
+    }
+    let predecessor = |id: &CheckpointId| {
+        let planned = store.plan_revert(place.root(), id, &RestoreOptions::default(), &()).unwrap();
+        let before = planned.predecessor.unwrap();
+        (before.checkpoint.id.seq.get(), before.gone)
+    };
+    assert_eq!(predecessor(&ids[3]), (2, 0));
+    store.pin(&ids[0], None, &()).unwrap();
+    let mut rule = PruneRule::default();
+    rule.keep = 1;
+    drop(store.prune(None, rule, &()).unwrap());
+    assert_eq!(predecessor(&ids[3]), (0, 2));
+    let outcome = go_back(&place, &ids[3]);
+    assert_eq!(outcome.predecessor.unwrap().gone, 2);
+    assert_eq!(read(&place, "a"), "0");
+    assert!(["1", "2", "3"].iter().all(|name| !place.root().join(format!("in-{name}")).exists()));
+}
+
+#[test]
+fn a_number_that_is_of_no_turn_of_the_workspace_is_no_gap() {
+    let place = Place::new();
+    write(&place, "a", "0");
+    let first = place.capture();
+    let session = place.store().root().join(first.session.as_str());
+    // Of another program; and a number that nobody has.
+    fs::write(session.join("1.json"), r#"{"files":[]}"#).unwrap();
+    fs::write(session.join("2.pin"), r#"{"pinned":true,"label":null,"note":null}"#).unwrap();
+    write(&place, "a", "1");
+    let turn = place.capture();
+    assert_eq!(turn.seq.get(), 3);
+    fs::remove_file(session.join("2.pin")).unwrap();
+    let before = go_back(&place, &turn).predecessor.unwrap();
+    assert_eq!((before.checkpoint.id, before.gone), (first, 0));
+    assert_eq!(read(&place, "a"), "0");
 }
 
 fn read(place: &Place, name: &str) -> String {

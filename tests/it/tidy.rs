@@ -142,6 +142,7 @@ const OWNERS: &[(&str, &[&str], &str)] = &[
     ("terminal_size", &["cli"], "how wide a line may be"),
     ("thiserror", &["*"], "error types"),
     ("toml", &["settings"], "one place reads settings"),
+    ("toml_edit", &["settings"], "one place changes them"),
     ("unicode_width", &["cli"], "how wide a cell is"),
     ("uuid", &["disk", "id"], "one place mints ids; the machine's boot id is one too"),
     ("xxhash_rust", &["hash"], "one place decides where a fast hash will do"),

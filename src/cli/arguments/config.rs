@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-/// Show the settings
+/// Show the settings, and change them
 ///
 /// A setting is given in the environment, in the user's file `turnpoint/config.toml` in the XDG
 /// configuration directory, or in `.turnpoint.toml` at the root of the workspace; the first of these
@@ -12,6 +12,8 @@ use clap::{Args, Subcommand};
 #[command(after_help = "Examples:\n  \
                         turnpoint config list --origin\n  \
                         turnpoint config get capture.file_limit\n  \
+                        turnpoint config set retention.keep 50\n  \
+                        turnpoint config set --local capture.exclude '[\"coverage/\", \"*.iso\"]'\n  \
                         TURNPOINT_CAPTURE_FILE_LIMIT=64MiB turnpoint capture")]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
@@ -28,6 +30,33 @@ pub(crate) enum ConfigCommand {
     },
     /// The value of one setting that counts here
     Get {
+        /// Its name, as in `capture.file_limit`
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Give a setting a value in a settings file
+    ///
+    /// In the user's file, or with --local in that of the workspace. Comments and order of the file stay,
+    /// and it is made where it is missing. Nothing is written unless all that would then stand in it can
+    /// be obeyed.
+    Set {
+        /// In `.turnpoint.toml` of the workspace, which may only make less be captured
+        #[arg(long)]
+        local: bool,
+        /// Its name, as in `capture.file_limit`
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Its value: a word, a number, a size such as 64MiB, a time such as 7d, or a list as TOML has it
+        #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Take a setting out of a settings file
+    ///
+    /// Out of the user's file, or with --local out of that of the workspace.
+    Unset {
+        /// Out of `.turnpoint.toml` of the workspace
+        #[arg(long)]
+        local: bool,
         /// Its name, as in `capture.file_limit`
         #[arg(value_name = "NAME")]
         name: String,

@@ -1,12 +1,11 @@
 //! Going back: what the commands share that change the workspace, and the arguments of those that take little.
 
-use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::arguments::AtArguments;
+use crate::cli::arguments::PathsArguments;
 
 /// What is done with a plan beside carrying it out.
 #[derive(Debug, Args)]
@@ -50,13 +49,13 @@ pub(crate) struct ChangeArguments {
 /// Everything else is as in `turnpoint restore` of that checkpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-                        turnpoint rewind --dry-run\n  \
                         turnpoint rewind\n  \
+                        turnpoint rewind 1 --dry-run\n  \
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
-    /// Which turn, counted from the last
-    #[arg(value_name = "N", default_value_t = NonZeroU32::MIN)]
-    pub(crate) turns: NonZeroU32,
+    /// Which turn, counted from the last; without it a list to choose from on a terminal, else 1
+    #[arg(value_name = "N")]
+    pub(crate) turns: Option<NonZeroU32>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
@@ -100,18 +99,17 @@ pub(crate) struct RedoArguments {
 /// What it changed is what is not as in the checkpoint before it in its session. A file that is still as it
 /// left it is put back; a text that was changed since is merged line by line. Where later work changed the
 /// same lines, or a file that is not text, nothing at all is written and each such path is named, with 3.
+/// With paths only what it changed there is taken back, and nothing else stands against it.
 /// Shows the plan and asks; without a terminal it needs --yes. `turnpoint undo` takes it back.
 #[derive(Debug, Args)]
-#[command(override_usage = "turnpoint revert [OPTIONS] [SESSION] SEQ")]
+#[command(override_usage = "turnpoint revert [OPTIONS] [SESSION] SEQ [PATH]...")]
 #[command(after_help = "Examples:\n  \
                         turnpoint revert --dry-run fix-login 3\n  \
-                        turnpoint revert latest~1")]
+                        turnpoint revert latest~1\n  \
+                        turnpoint revert fix-login 3 src/parser.rs")]
 pub(crate) struct RevertArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) words: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) time: AtArguments,
+    pub(crate) target: PathsArguments,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
