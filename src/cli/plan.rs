@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::{Entry, EntryKind};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
@@ -21,7 +21,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
-use crate::cli::printer::{Kind, Printer};
+use crate::cli::printer::{Kind, Printer, Style};
 
 /// How many paths of a kind a plan shows; all with `--verbose`.
 const SHOWN_MAX: usize = 50;
@@ -35,6 +35,11 @@ pub(crate) enum Verb {
     Undo,
     Redo,
     Revert(CheckpointId),
+    /// Of a run that is there, or was removed.
+    Apply {
+        run: RunId,
+        is_there: bool,
+    },
 }
 
 /// How it was asked for.
@@ -46,6 +51,10 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    pub(crate) const fn new(dry_run: bool, yes: bool) -> Self {
+        Self { dry_run, plan_out: None, yes }
+    }
+
     pub(crate) fn of(plan: &'a PlanArguments, change: &ChangeArguments) -> Self {
         Self { dry_run: plan.dry_run, plan_out: plan.plan_out.as_deref(), yes: change.yes }
     }
@@ -66,6 +75,7 @@ impl Verb {
             Self::Undo => store.plan_undo(root, options, monitor),
             Self::Redo => store.plan_redo(root, options, monitor),
             Self::Revert(checkpoint) => store.plan_revert(root, checkpoint, options, monitor),
+            Self::Apply { run, .. } => store.plan_apply(root, *run, options, monitor),
         }
     }
 
@@ -83,6 +93,7 @@ impl Verb {
             Self::Undo => store.undo(root, options, monitor),
             Self::Redo => store.redo(root, options, monitor),
             Self::Revert(checkpoint) => store.revert(root, checkpoint, options, monitor),
+            Self::Apply { run, .. } => store.apply_run(root, *run, options, monitor),
         }
     }
 
@@ -93,6 +104,22 @@ impl Verb {
             Self::Undo => format!("taking back the restore that {target} was saved for"),
             Self::Redo => format!("taking back the undo that {target} was saved for"),
             Self::Revert(_) => format!("taking back what {target} changed"),
+            Self::Apply { run, .. } => format!("applying what run {run} changed"),
+        }
+    }
+
+    /// What a path was merged with.
+    const fn other_side(&self) -> &'static str {
+        match self {
+            Self::Apply { .. } => "merged with what was done here",
+            _ => "merged with what was done since",
+        }
+    }
+
+    const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Apply { run, .. } => Some(*run),
+            _ => None,
         }
     }
 }
@@ -157,7 +184,7 @@ pub(crate) fn perform(
     match context.run(|store, monitor| verb.carry_out(store, root, &options, monitor)) {
         Ok(outcome) => {
             if context.is_json() {
-                context.document(&document(&outcome, false))?;
+                context.document(&document(verb, &outcome, false))?;
             } else {
                 tell(verb, &outcome, &options, is_shown, context)?;
             }
@@ -216,6 +243,8 @@ fn question(plan: &Plan) -> String {
 struct PlanDocument {
     plan: String,
     dry_run: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
     #[serde(flatten)]
     target: IdDocument,
     #[serde(flatten)]
@@ -272,7 +301,7 @@ impl From<&Change> for ChangeDocument {
     }
 }
 
-fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
+fn document(verb: &Verb, outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
     let plan = &outcome.plan;
     let one = |change: &Change| {
         let merged = outcome.merged.binary_search(&change.path).is_ok();
@@ -291,6 +320,7 @@ fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
     PlanDocument {
         plan: plan.id(),
         dry_run,
+        run: verb.run().map(|run| run.to_string()),
         target: IdDocument::from(&plan.target),
         root: RootDocument::from(outcome.root.as_path()),
         create: of_kind(ChangeKind::Create),
@@ -314,7 +344,7 @@ fn show_plan(
     context: &mut Context,
 ) -> io::Result<()> {
     if context.is_json() {
-        return context.document(&document(planned, true));
+        return context.document(&document(verb, planned, true));
     }
     if planned.plan.changes.is_empty() {
         return tell_nothing(verb, planned, options, context);
@@ -334,6 +364,9 @@ fn show_plan(
         Verb::Revert(_) => {
             format!("take back what {} changed and keep later work, in {root}", plan.target)
         }
+        Verb::Apply { run, .. } => {
+            format!("apply what run {run} changed, as {} holds it, to {root}", plan.target)
+        }
     })?;
     printer.prose(&counts(plan))?;
     for (kind, heading) in [
@@ -342,7 +375,7 @@ fn show_plan(
         (ChangeKind::Delete, "delete"),
         (ChangeKind::Mode, "change the mode of"),
     ] {
-        let line = |change| change_line(change, &planned.merged);
+        let line = |change| change_line(verb, change, &planned.merged);
         let lines: Vec<String> = plan.of_kind(kind).map(line).collect();
         if !lines.is_empty() {
             printer.gap()?;
@@ -353,7 +386,11 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
+        Verb::Restore(_)
+        | Verb::Rewind(..)
+        | Verb::Redo
+        | Verb::Revert(_)
+        | Verb::Apply { .. } => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
@@ -398,7 +435,7 @@ fn counts(plan: &Plan) -> String {
     }
 }
 
-fn change_line(change: &Change, merged: &[RelPath]) -> String {
+fn change_line(verb: &Verb, change: &Change, merged: &[RelPath]) -> String {
     let path = named(&change.path, change.after.as_ref().or(change.before.as_ref()));
     match (&change.before, &change.after) {
         (Some(before), Some(after)) if before.kind.name() != after.kind.name() => {
@@ -408,7 +445,7 @@ fn change_line(change: &Change, merged: &[RelPath]) -> String {
             format!("{path} (mode {} to {})", before.mode, after.mode)
         }
         _ if merged.binary_search(&change.path).is_ok() => {
-            format!("{path} (merged with what was done since)")
+            format!("{path} ({})", verb.other_side())
         }
         _ => path,
     }
@@ -516,6 +553,12 @@ fn tell_nothing(
         (Verb::Revert(_), false, _) => {
             format!("nothing to take back in {root}: what is left of {target} stays as it is")
         }
+        (Verb::Apply { run, .. }, true, _) => {
+            format!("nothing to apply to {root}: it has all that run {run} changed")
+        }
+        (Verb::Apply { run, .. }, false, _) => {
+            format!("nothing to apply to {root}: what is left of run {run} stays as it is")
+        }
         (Verb::Undo | Verb::Redo, true, _) => {
             format!("nothing to take back in {root}: every path is as {target} saved it")
         }
@@ -526,6 +569,9 @@ fn tell_nothing(
     printer.prose(&text)?;
     print_skips(&plan.skips, printer)?;
     printer.flush()?;
+    if !context.is_quiet() {
+        tell_what_is_left(verb, context.printer.style());
+    }
     warn_of_problems(outcome, context);
     Ok(())
 }
@@ -554,9 +600,16 @@ fn tell(
             Verb::Undo => format!("took back a restore in {root}: {done}"),
             Verb::Redo => format!("took back an undo in {root}: {done}"),
             Verb::Revert(_) => format!("took back what {} changed in {root}: {done}", plan.target),
+            Verb::Apply { run, .. } => {
+                format!("applied what run {run} changed to {root}: {done}")
+            }
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
+            Verb::Restore(_)
+            | Verb::Rewind(..)
+            | Verb::Redo
+            | Verb::Revert(_)
+            | Verb::Apply { .. } => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
             Verb::Undo => {
@@ -572,12 +625,21 @@ fn tell(
         for remark in &outcome.remarks {
             style.complain(Kind::Note, &printable(remark.as_bytes()));
         }
+        tell_what_is_left(verb, style);
     }
     if outcome.is_short() {
         warn_of_shortfall(outcome, context)?;
     }
     warn_of_problems(outcome, context);
     Ok(())
+}
+
+/// How to remove the work tree that was applied, which stays as it is.
+fn tell_what_is_left(verb: &Verb, style: Style) {
+    if let Verb::Apply { run, is_there: true } = verb {
+        let text = format!("`turnpoint worktree remove {run}` removes its work tree");
+        style.complain(Kind::Hint, &text);
+    }
 }
 
 /// Names what should have been changed and was not.

@@ -124,7 +124,7 @@ fn take_back(
         verb: record.verb,
         undoes: Some(reference.clone()),
         touched: Some(restore::touched(after)),
-        reverts: None,
+        merge: None,
     };
     let target = Target {
         reference,
