@@ -171,6 +171,8 @@ pub enum RestoreVerb {
     Redo,
     /// What one checkpoint changed is taken back.
     Revert,
+    /// What a run in a work tree of its own changed is brought to its checkout.
+    Apply,
 }
 
 impl RestoreVerb {
@@ -181,6 +183,7 @@ impl RestoreVerb {
             Self::Undo => "undo",
             Self::Redo => "redo",
             Self::Revert => "revert",
+            Self::Apply => "apply",
         }
     }
 }

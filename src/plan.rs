@@ -11,7 +11,7 @@
 //! 5. Files that are already as they should be are not touched.
 
 mod bound;
-mod revert;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ use crate::manifest::{Entry, EntryKind, EntryText, Listed, Mode, OmitReason};
 use crate::path::RelPath;
 
 pub use bound::BoundPlan;
-pub(crate) use revert::{Collision, Settled, settle};
+pub(crate) use settle::{Collision, Settled, settle};
 
 /// A path as it is on disk now, held by the safety checkpoint unless its kind says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,8 +211,8 @@ pub enum Selection<'a> {
     /// Exactly these: what an earlier restore touched, with what it left there. A path that is not
     /// as it was left has been worked on since, and is a conflict.
     Touched(&'a BTreeMap<RelPath, Entry>),
-    /// Exactly these: what a checkpoint changed that is taken back, as it is now. That it was made then is
-    /// evidence enough only where the target shows that it was not there before.
+    /// Exactly these: what the two sides of a merge have in different ways, as it is now. That it was made
+    /// by one is evidence enough only where the target shows that the other has nothing there.
     Changed(&'a BTreeMap<RelPath, Entry>),
     /// Exactly these: all that a checkpoint of given paths speaks of.
     Only(&'a BTreeSet<RelPath>),

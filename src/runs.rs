@@ -3,6 +3,7 @@
 //! The record is durable before the repository is changed, and the lock beside it is held as long as
 //! somebody is at work: who takes the lock knows that the record is all there is to know.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -241,6 +242,16 @@ impl Runs {
         }
         records.sort_by_key(|record| (record.started_at, record.id));
         Ok((records, bad))
+    }
+
+    /// The checkpoints that the runs which are there began with: without them nobody could tell any more what
+    /// was changed in one. What cannot be understood of a record loses no more than that.
+    ///
+    /// Cost: as [`Self::all`].
+    pub(crate) fn beginnings(&self) -> Result<HashSet<CheckpointId>> {
+        let (records, _) = self.all()?;
+        let is_there = |record: &RunRecord| record.state != RunState::Removed;
+        Ok(records.into_iter().filter(is_there).filter_map(|record| record.before).collect())
     }
 
     /// What is remembered of a run now; `None` where it was forgotten.

@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod accounting;
+mod applying;
 mod between;
 mod binding;
 mod capturing;
@@ -16,6 +17,7 @@ mod interrupted;
 mod into;
 mod isolating;
 mod log;
+mod merging;
 mod offering;
 mod preparing;
 mod purging;

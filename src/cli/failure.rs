@@ -126,7 +126,8 @@ impl Failure {
                     reason: format!("{}: blob {}", lost.reason, lost.hash),
                 })
                 .collect(),
-            Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. }) => conflicts
+            Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. })
+            | Error::Isolation(IsolationError::ApplyConflicts { conflicts, .. }) => conflicts
                 .iter()
                 .map(|conflict| ReasonDocument {
                     path: PathDocument::from(&conflict.path),

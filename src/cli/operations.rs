@@ -84,7 +84,7 @@ fn told(logged: &Logged) -> String {
     let number = |name: &str| details.get(name).and_then(Value::as_u64).unwrap_or_default();
     let id = |name: &str| details.get(name).and_then(id_of);
     match logged.verb.as_str() {
-        "restore" | "undo" | "redo" | "revert" => {
+        "restore" | "undo" | "redo" | "revert" | "apply" => {
             let target = id("target").map(|id| format!("{id} ")).unwrap_or_default();
             let safety = id("safety").map(|id| format!("; before it was {id}")).unwrap_or_default();
             format!("{target}in {}{safety}", text("root"))

@@ -1,13 +1,14 @@
 //! Changing the workspace as `restore` and the commands like it do it: plan, show, ask, carry out, tell.
 
+mod document;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use serde::Serialize;
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
@@ -20,8 +21,8 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
-use crate::cli::printer::{Kind, Printer};
+use crate::cli::plan::document::document;
+use crate::cli::printer::{Kind, Printer, Style};
 
 /// How many paths of a kind a plan shows; all with `--verbose`.
 const SHOWN_MAX: usize = 50;
@@ -35,6 +36,11 @@ pub(crate) enum Verb {
     Undo,
     Redo,
     Revert(CheckpointId),
+    /// Of a run that is there, or was removed.
+    Apply {
+        run: RunId,
+        is_there: bool,
+    },
 }
 
 /// How it was asked for.
@@ -46,6 +52,10 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    pub(crate) const fn new(dry_run: bool, yes: bool) -> Self {
+        Self { dry_run, plan_out: None, yes }
+    }
+
     pub(crate) fn of(plan: &'a PlanArguments, change: &ChangeArguments) -> Self {
         Self { dry_run: plan.dry_run, plan_out: plan.plan_out.as_deref(), yes: change.yes }
     }
@@ -66,6 +76,7 @@ impl Verb {
             Self::Undo => store.plan_undo(root, options, monitor),
             Self::Redo => store.plan_redo(root, options, monitor),
             Self::Revert(checkpoint) => store.plan_revert(root, checkpoint, options, monitor),
+            Self::Apply { run, .. } => store.plan_apply(root, *run, options, monitor),
         }
     }
 
@@ -83,6 +94,7 @@ impl Verb {
             Self::Undo => store.undo(root, options, monitor),
             Self::Redo => store.redo(root, options, monitor),
             Self::Revert(checkpoint) => store.revert(root, checkpoint, options, monitor),
+            Self::Apply { run, .. } => store.apply_run(root, *run, options, monitor),
         }
     }
 
@@ -93,6 +105,22 @@ impl Verb {
             Self::Undo => format!("taking back what {target} was saved for"),
             Self::Redo => format!("taking back the undo that {target} was saved for"),
             Self::Revert(_) => format!("taking back what {target} changed"),
+            Self::Apply { run, .. } => format!("applying what run {run} changed"),
+        }
+    }
+
+    /// What a path was merged with.
+    const fn other_side(&self) -> &'static str {
+        match self {
+            Self::Apply { .. } => "merged with what was done here",
+            _ => "merged with what was done since",
+        }
+    }
+
+    const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Apply { run, .. } => Some(*run),
+            _ => None,
         }
     }
 }
@@ -157,7 +185,7 @@ pub(crate) fn perform(
     match context.run(|store, monitor| verb.carry_out(store, root, &options, monitor)) {
         Ok(outcome) => {
             if context.is_json() {
-                context.document(&document(&outcome, false))?;
+                context.document(&document(verb, &outcome, false))?;
             } else {
                 tell(verb, &outcome, &options, is_shown, context)?;
             }
@@ -212,138 +240,6 @@ fn question(plan: &Plan) -> String {
     format!("{first}{}?", characters.as_str())
 }
 
-#[derive(Serialize)]
-struct PlanDocument {
-    plan: String,
-    dry_run: bool,
-    #[serde(flatten)]
-    target: IdDocument,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    predecessor: Option<PredecessorDocument>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    takes_back: Option<TakenBackDocument>,
-    #[serde(flatten)]
-    root: RootDocument,
-    create: Vec<ChangeDocument>,
-    overwrite: Vec<ChangeDocument>,
-    delete: Vec<ChangeDocument>,
-    mode: Vec<ChangeDocument>,
-    skip: Vec<ReasonDocument>,
-    problems: Vec<ReasonDocument>,
-    problem_count: u64,
-    changed: u64,
-    left: Vec<ReasonDocument>,
-    safety: Option<IdDocument>,
-    remarks: Vec<String>,
-}
-
-/// What a checkpoint that is taken back was compared with.
-#[derive(Serialize)]
-struct PredecessorDocument {
-    #[serde(flatten)]
-    checkpoint: IdDocument,
-    gone: u64,
-}
-
-/// The command that an undo or a redo takes back, and what that goes back to.
-#[derive(Serialize)]
-struct TakenBackDocument {
-    verb: &'static str,
-    origin: Option<OriginDocument>,
-}
-
-#[derive(Serialize)]
-struct OriginDocument {
-    verb: &'static str,
-    #[serde(flatten)]
-    id: IdDocument,
-}
-
-#[derive(Serialize)]
-struct ChangeDocument {
-    #[serde(flatten)]
-    path: PathDocument,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_from: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_to: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_to: Option<String>,
-    /// Whether its content is merged.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    merged: bool,
-}
-
-impl From<&Change> for ChangeDocument {
-    fn from(change: &Change) -> Self {
-        let (before, after) = (change.before.as_ref(), change.after.as_ref());
-        let kind = |entry: Option<&Entry>| entry.map(|entry| entry.kind.name());
-        let mode = |entry: Option<&Entry>| entry.map(|entry| entry.mode.to_string());
-        let changes_kind = before.is_some() && after.is_some() && kind(before) != kind(after);
-        let changes_mode =
-            before.is_some() && after.is_some() && !changes_kind && mode(before) != mode(after);
-        Self {
-            path: PathDocument::from(&change.path),
-            kind: if changes_kind { None } else { kind(after.or(before)) },
-            kind_from: kind(before).filter(|_| changes_kind),
-            kind_to: kind(after).filter(|_| changes_kind),
-            mode_from: mode(before).filter(|_| changes_mode),
-            mode_to: mode(after).filter(|_| changes_mode),
-            merged: false,
-        }
-    }
-}
-
-fn document(outcome: &RestoreOutcome, dry_run: bool) -> PlanDocument {
-    let plan = &outcome.plan;
-    let one = |change: &Change| {
-        let merged = outcome.merged.binary_search(&change.path).is_ok();
-        ChangeDocument { merged, ..ChangeDocument::from(change) }
-    };
-    let of_kind = |kind| plan.of_kind(kind).map(one).collect();
-    let skips = |skips: &[Skip]| {
-        skips
-            .iter()
-            .map(|skip| ReasonDocument {
-                path: PathDocument::from(&skip.path),
-                reason: skip.reason.as_str().to_owned(),
-            })
-            .collect()
-    };
-    PlanDocument {
-        plan: plan.id(),
-        dry_run,
-        target: IdDocument::from(&plan.target),
-        predecessor: outcome.predecessor.as_ref().map(|before| PredecessorDocument {
-            checkpoint: IdDocument::from(&before.checkpoint.id),
-            gone: before.gone,
-        }),
-        takes_back: outcome.takes_back.as_ref().map(|taken| TakenBackDocument {
-            verb: taken.verb.as_str(),
-            origin: taken
-                .origin
-                .as_ref()
-                .map(|(verb, id)| OriginDocument { verb: verb.as_str(), id: IdDocument::from(id) }),
-        }),
-        root: RootDocument::from(outcome.root.as_path()),
-        create: of_kind(ChangeKind::Create),
-        overwrite: of_kind(ChangeKind::Overwrite),
-        delete: of_kind(ChangeKind::Delete),
-        mode: of_kind(ChangeKind::Mode),
-        skip: skips(&plan.skips),
-        problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
-        problem_count: outcome.problem_count,
-        changed: outcome.changed,
-        left: skips(&outcome.left),
-        safety: outcome.safety.as_ref().map(IdDocument::from),
-        remarks: outcome.remarks.clone(),
-    }
-}
-
 fn show_plan(
     verb: &Verb,
     planned: &RestoreOutcome,
@@ -351,7 +247,7 @@ fn show_plan(
     context: &mut Context,
 ) -> io::Result<()> {
     if context.is_json() {
-        return context.document(&document(planned, true));
+        return context.document(&document(verb, planned, true));
     }
     if planned.plan.changes.is_empty() {
         return tell_nothing(verb, planned, options, context);
@@ -375,6 +271,9 @@ fn show_plan(
         Verb::Revert(_) => {
             format!("take back what {} changed and keep later work, in {root}", plan.target)
         }
+        Verb::Apply { run, .. } => {
+            format!("apply what run {run} changed, as {} holds it, to {root}", plan.target)
+        }
     })?;
     printer.prose(&counts(plan))?;
     for (kind, heading) in [
@@ -383,7 +282,7 @@ fn show_plan(
         (ChangeKind::Delete, "delete"),
         (ChangeKind::Mode, "change the mode of"),
     ] {
-        let line = |change| change_line(change, &planned.merged);
+        let line = |change| change_line(verb, change, &planned.merged);
         let lines: Vec<String> = plan.of_kind(kind).map(line).collect();
         if !lines.is_empty() {
             printer.gap()?;
@@ -394,7 +293,11 @@ fn show_plan(
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
     printer.prose(match verb {
-        Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
+        Verb::Restore(_)
+        | Verb::Rewind(..)
+        | Verb::Redo
+        | Verb::Revert(_)
+        | Verb::Apply { .. } => {
             "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
              back."
         }
@@ -472,7 +375,7 @@ fn counts(plan: &Plan) -> String {
     }
 }
 
-fn change_line(change: &Change, merged: &[RelPath]) -> String {
+fn change_line(verb: &Verb, change: &Change, merged: &[RelPath]) -> String {
     let path = named(&change.path, change.after.as_ref().or(change.before.as_ref()));
     match (&change.before, &change.after) {
         (Some(before), Some(after)) if before.kind.name() != after.kind.name() => {
@@ -482,7 +385,7 @@ fn change_line(change: &Change, merged: &[RelPath]) -> String {
             format!("{path} (mode {} to {})", before.mode, after.mode)
         }
         _ if merged.binary_search(&change.path).is_ok() => {
-            format!("{path} (merged with what was done since)")
+            format!("{path} ({})", verb.other_side())
         }
         _ => path,
     }
@@ -593,6 +496,12 @@ fn tell_nothing(
         (Verb::Revert(_), false, _) => {
             format!("nothing to take back in {root}: what is left of {target} stays as it is")
         }
+        (Verb::Apply { run, .. }, true, _) => {
+            format!("nothing to apply to {root}: it has all that run {run} changed")
+        }
+        (Verb::Apply { run, .. }, false, _) => {
+            format!("nothing to apply to {root}: what is left of run {run} stays as it is")
+        }
         (Verb::Undo | Verb::Redo, true, _) => {
             format!("nothing to take back in {root}: every path is as {target} saved it")
         }
@@ -603,6 +512,9 @@ fn tell_nothing(
     printer.prose(&text)?;
     print_skips(&plan.skips, printer)?;
     printer.flush()?;
+    if !context.is_quiet() {
+        tell_what_is_left(verb, context.printer.style());
+    }
     warn_of_problems(outcome, context);
     Ok(())
 }
@@ -632,9 +544,16 @@ fn tell(
                 format!("took back {} in {root}: {done}", taken_back(verb, outcome))
             }
             Verb::Revert(_) => format!("took back what {} changed in {root}: {done}", plan.target),
+            Verb::Apply { run, .. } => {
+                format!("applied what run {run} changed to {root}: {done}")
+            }
         })?;
         printer.prose(&match verb {
-            Verb::Restore(_) | Verb::Rewind(..) | Verb::Redo | Verb::Revert(_) => {
+            Verb::Restore(_)
+            | Verb::Rewind(..)
+            | Verb::Redo
+            | Verb::Revert(_)
+            | Verb::Apply { .. } => {
                 format!("what was there before is {safety}; `turnpoint undo` takes this back")
             }
             Verb::Undo => {
@@ -650,6 +569,7 @@ fn tell(
         for remark in &outcome.remarks {
             style.complain(Kind::Note, &printable(remark.as_bytes()));
         }
+        tell_what_is_left(verb, style);
     }
     if outcome.is_short() {
         warn_of_shortfall(outcome, context)?;
@@ -659,6 +579,14 @@ fn tell(
         warn_of_gap(outcome, context);
     }
     Ok(())
+}
+
+/// How to remove the work tree that was applied, which stays as it is.
+fn tell_what_is_left(verb: &Verb, style: Style) {
+    if let Verb::Apply { run, is_there: true } = verb {
+        let text = format!("`turnpoint worktree remove {run}` removes its work tree");
+        style.complain(Kind::Hint, &text);
+    }
 }
 
 /// Names what should have been changed and was not.

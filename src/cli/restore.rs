@@ -8,7 +8,7 @@ use serde::Serialize;
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::RestoreVerb;
 use turnpoint::path::{RelPath, printable};
-use turnpoint::{EndedRestore, Error, RestoreOptions, Spec, Which};
+use turnpoint::{EndedRestore, Error, GoingBackError, RestoreOptions, Spec, Which};
 
 use crate::cli::arguments::{ChangeArguments, RestoreArguments};
 use crate::cli::ask;
@@ -79,6 +79,7 @@ fn apply(
         RestoreVerb::Undo => Verb::Undo,
         RestoreVerb::Redo => Verb::Redo,
         RestoreVerb::Revert => Verb::Revert(target),
+        RestoreVerb::Apply => return Err(Error::from(GoingBackError::PlanOfRun).into()),
     };
     let mut options = options(&arguments.change, Vec::new(), context);
     options.bind(bound);

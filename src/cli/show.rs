@@ -131,6 +131,7 @@ fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
             RestoreVerb::Restore => "what was there before a restore of",
             RestoreVerb::Undo => "what was there before an undo of the restore saved in",
             RestoreVerb::Revert => "what was there before a revert of",
+            RestoreVerb::Apply => "what was there before a run was applied, which had left",
             RestoreVerb::Redo => "what was there before a redo of the undo saved in",
         };
         row("holds", format!("{what} {}", restore.target.id));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::id::RunId;
 use turnpoint::path::printable;
-use turnpoint::{Error, IsolationError, RemoveOptions, RemovedRun, RunState, RunSummary};
+use turnpoint::{Error, RemoveOptions, RemovedRun, RestoreOptions, RunState, RunSummary};
 
 use crate::cli::arguments::duration;
 use crate::cli::ask;
@@ -18,16 +18,18 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{self, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument};
+use crate::cli::plan::{self, Asked, Verb};
 use crate::cli::printer::Kind;
 use crate::cli::table::{Align, Table};
 
-/// List or remove the work trees of `turnpoint exec --worktree`
+/// List, apply or remove the work trees of `turnpoint exec --worktree`
 ///
 /// A work tree is removed only once a checkpoint holds its files, and refs lead to the commits that only
 /// it has. It stays where something in it could not be held, and where a process works in it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint worktree list\n  \
+                        turnpoint worktree apply 3f9c2ab1 --dry-run\n  \
                         turnpoint worktree remove 3f9c2ab1\n  \
                         turnpoint worktree prune --older-than 7d --dry-run")]
 pub(crate) struct WorktreeArguments {
@@ -39,6 +41,8 @@ pub(crate) struct WorktreeArguments {
 enum WorktreeCommand {
     /// Show the runs of this repository, and what is in their work trees
     List(ListArguments),
+    /// Bring what a run changed to the checkout that it was made from
+    Apply(ApplyArguments),
     /// Remove the work tree and the branch of a run
     Remove(RemoveArguments),
     /// Remove what runs left that were killed, and those that ended long ago
@@ -58,6 +62,32 @@ struct HoldArguments {
     /// Hold what is ignored or excluded, too: build folders, dependencies
     #[arg(long)]
     ignored: bool,
+}
+
+/// Bring what a run changed to the checkout that it was made from
+///
+/// What it changed is what is not as in the checkpoint before its command; commits count by what they hold.
+/// A file that was not touched here becomes as it is there; a text that was changed here too is merged line
+/// by line. Where both changed the same lines, or a file that is not text, nothing at all is written and
+/// each such path is named, with 3. Shows the plan and asks; without a terminal it needs --yes.
+/// `turnpoint undo` takes it back. The work tree stays.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        turnpoint worktree apply 3f9c2ab1 --dry-run\n  \
+                        turnpoint worktree apply 3f9c2ab1")]
+struct ApplyArguments {
+    /// Which run, as `turnpoint worktree list` names it
+    #[arg(value_name = "RUN")]
+    run: RunId,
+    /// Show the plan and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// The session for the safety checkpoint [default: that of the workspace]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +121,7 @@ struct PruneArguments {
 pub(crate) fn run(arguments: &WorktreeArguments, context: &mut Context) -> Outcome<Exit> {
     match &arguments.command {
         WorktreeCommand::List(arguments) => list(arguments, context),
+        WorktreeCommand::Apply(arguments) => apply(arguments, context),
         WorktreeCommand::Remove(arguments) => remove(arguments, context),
         WorktreeCommand::Prune(arguments) => prune(arguments, context),
     }
@@ -109,6 +140,7 @@ struct RunDocument<'a> {
     #[serde(flatten)]
     path: PathDocument,
     branch: &'a str,
+    checkout: PathDocument,
     commit: &'a str,
     session: &'a str,
     command: &'a [String],
@@ -130,6 +162,7 @@ impl<'a> From<&'a RunSummary> for RunDocument<'a> {
             state: state(run),
             path: PathDocument::from(run.path.as_path()),
             branch: &run.branch,
+            checkout: PathDocument::from(run.checkout.as_path()),
             commit: &run.commit,
             session: run.session.as_str(),
             command: &run.command,
@@ -248,6 +281,17 @@ impl From<&RemovedRun> for RemovedDocument {
     }
 }
 
+fn apply(arguments: &ApplyArguments, context: &mut Context) -> Outcome<Exit> {
+    let directory = context.settings.directory.clone();
+    let id = arguments.run;
+    let run = context.run(|store, monitor| store.run_of(&directory, id, monitor))?;
+    let mut options = RestoreOptions::default();
+    options.session.clone_from(&arguments.session);
+    let verb = Verb::Apply { run: id, is_there: run.state != RunState::Removed };
+    let asked = Asked::new(arguments.dry_run, arguments.yes);
+    plan::perform(&verb, &run.checkout, options, asked, context)
+}
+
 /// How a run is removed. Only the user's own settings count: those of the work tree may have been written by
 /// what ran there.
 pub(crate) fn removal(context: &Context) -> RemoveOptions {
@@ -260,13 +304,11 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let id = arguments.run;
     if !arguments.yes {
-        let listing = context.run(|store, monitor| store.runs(&directory, monitor))?;
-        let run = listing.runs.iter().find(|run| run.id == id);
-        let run = run.ok_or_else(|| Error::from(IsolationError::RunNotFound { id }))?;
+        let run = context.run(|store, monitor| store.run_of(&directory, id, monitor))?;
         let needs_yes = arguments.discard || (run.state != RunState::Removed && run.has_work());
         if needs_yes {
             if !context.is_json() {
-                context.printer.prose(&work_in(run))?;
+                context.printer.prose(&work_in(&run))?;
             }
             if !ask::can_ask(context) {
                 context.printer.flush()?;

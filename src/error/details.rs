@@ -51,9 +51,9 @@ pub struct Repair {
     pub aside: Option<PathBuf>,
 }
 
-/// A path at which a turn cannot be taken back without losing later work.
+/// A path at which one side of a merge cannot be had without losing the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RevertConflict {
+pub struct MergeConflict {
     /// Where.
     pub path: RelPath,
     /// Why.

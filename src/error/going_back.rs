@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{ErrorClass, RevertConflict};
+use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, SessionName};
 use crate::path::RelPath;
 
@@ -50,7 +50,7 @@ pub enum GoingBackError {
         /// Which checkpoint.
         checkpoint: CheckpointId,
         /// In order of path.
-        conflicts: Vec<RevertConflict>,
+        conflicts: Vec<MergeConflict>,
     },
 
     /// The file holds no plan.
@@ -77,6 +77,10 @@ pub enum GoingBackError {
         /// The directory.
         root: PathBuf,
     },
+
+    /// A plan of what a run changed cannot be kept.
+    #[error("a plan of what a run changed cannot be kept in a file")]
+    PlanOfRun,
 
     /// The plan is bound to a checkpoint that is not what the command would be about now.
     #[error(
@@ -142,6 +146,7 @@ impl GoingBackError {
             | Self::NoPredecessor { .. }
             | Self::NothingToRedo { .. }
             | Self::PlanOfOverlay { .. }
+            | Self::PlanOfRun
             | Self::PlanUnreadable { .. } => ErrorClass::Input,
             Self::RevertConflicts { .. }
             | Self::PlanPlace { .. }
@@ -159,6 +164,7 @@ impl GoingBackError {
             Self::PlanUnreadable { .. } => "plan-unreadable",
             Self::PlanPlace { .. } => "plan-place",
             Self::PlanOfOverlay { .. } => "plan-of-overlay",
+            Self::PlanOfRun => "plan-of-run",
             Self::PlanTarget { .. } => "plan-target",
             Self::PlanPredecessor { .. } => "plan-predecessor",
             Self::PlanOutdated { .. } => "plan-outdated",
@@ -189,6 +195,9 @@ impl GoingBackError {
             Self::PlanPlace { .. } => "name a new file outside of the workspace".to_owned(),
             Self::PlanOfOverlay { .. } => {
                 "look at the plan with `--dry-run`, then lay the checkpoint over at once".to_owned()
+            }
+            Self::PlanOfRun => {
+                "look at the plan with `--dry-run`, then apply it at once".to_owned()
             }
             Self::PlanTarget { .. } | Self::PlanPredecessor { .. } | Self::PlanOutdated { .. } => {
                 "nothing was changed; make the plan anew and look at it".to_owned()

@@ -1,12 +1,12 @@
-//! Why a run in a work tree of its own cannot be made, found or removed.
+//! Why a run in a work tree of its own cannot be made, found, applied or removed.
 
 use std::path::PathBuf;
 
-use super::ErrorClass;
-use crate::id::RunId;
+use super::{ErrorClass, MergeConflict};
+use crate::id::{CheckpointId, RunId};
 use crate::path::RelPath;
 
-/// Why a run cannot be made, found or removed. Nothing is lost in any case.
+/// Why a run cannot be made, found, applied or removed. Nothing is lost in any case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IsolationError {
@@ -133,6 +133,41 @@ pub enum IsolationError {
         path: PathBuf,
     },
 
+    /// What it changed was changed in the checkout too, so that both cannot be had. Nothing was written.
+    #[error(
+        "what run {id} changed cannot be applied: {}",
+        match conflicts.len() {
+            1 => "1 path stands against it".to_owned(),
+            count => format!("{count} paths stand against it"),
+        }
+    )]
+    ApplyConflicts {
+        /// Which one.
+        id: RunId,
+        /// In order of path.
+        conflicts: Vec<MergeConflict>,
+    },
+
+    /// One of the two checkpoints is not there, between which its changes lie.
+    #[error("what run {id} changed is not known: {reason}")]
+    ChangesUnknown {
+        /// Which one.
+        id: RunId,
+        /// What is missing.
+        reason: String,
+        /// The checkpoint that holds its files, if there is one.
+        kept: Option<CheckpointId>,
+    },
+
+    /// Something else is in the place of the checkout that it was made from.
+    #[error("{} is not the checkout that run {id} was made from", path.display())]
+    OtherCheckout {
+        /// Which one.
+        id: RunId,
+        /// The place.
+        path: PathBuf,
+    },
+
     /// The directory is there, and git does not know it as a work tree of this repository.
     #[error("git does not know {} as a work tree of its repository", path.display())]
     Unknown {
@@ -157,6 +192,9 @@ impl IsolationError {
             | Self::Unfinished { .. }
             | Self::NotHeld { .. }
             | Self::Changing { .. }
+            | Self::ApplyConflicts { .. }
+            | Self::ChangesUnknown { .. }
+            | Self::OtherCheckout { .. }
             | Self::Unknown { .. } => ErrorClass::Refused,
             Self::Git { .. } => ErrorClass::Failed,
         }
@@ -178,6 +216,9 @@ impl IsolationError {
             Self::Unfinished { .. } => "worktree-unfinished",
             Self::NotHeld { .. } => "worktree-not-held",
             Self::Changing { .. } => "worktree-changing",
+            Self::ApplyConflicts { .. } => "apply-conflicts",
+            Self::ChangesUnknown { .. } => "run-changes-unknown",
+            Self::OtherCheckout { .. } => "run-other-checkout",
             Self::Unknown { .. } => "worktree-unknown",
         }
     }
@@ -209,6 +250,20 @@ impl IsolationError {
                 "move them elsewhere or commit them, or add --discard to give them up".to_owned()
             }
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
+            Self::ApplyConflicts { id, .. } => format!(
+                "nothing was written; change one side, here or in the work tree of {id}, and try again"
+            ),
+            Self::ChangesUnknown { kept: Some(kept), .. } => {
+                format!(
+                    "`turnpoint restore {kept} --into DIR` writes its files into a new directory"
+                )
+            }
+            Self::ChangesUnknown { kept: None, .. } => {
+                "`turnpoint worktree list` shows what there is of it".to_owned()
+            }
+            Self::OtherCheckout { .. } => {
+                "`turnpoint worktree list --json` says where it was made from".to_owned()
+            }
             Self::Unknown { path } => {
                 format!(
                     "if it was moved, `git worktree repair {}`; else look at what is in it and \

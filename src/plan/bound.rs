@@ -172,6 +172,9 @@ impl BoundPlan {
         if wire.schema != SCHEMA {
             return Err(format!("its schema is {}; this program knows {SCHEMA}", wire.schema));
         }
+        if wire.verb == RestoreVerb::Apply {
+            return Err("a plan of `apply` is not kept in files".to_owned());
+        }
         let path = |wire: WirePath<'_>| {
             let bytes = from_fields(wire.path, wire.path_bytes.as_deref())?;
             RelPath::new(&bytes).map_err(|error| error.to_string())
@@ -315,6 +318,14 @@ mod tests {
                 prop_assert_eq!(BoundPlan::decode(&plan.encode()), Ok(plan));
             }
         }
+    }
+
+    #[test]
+    fn a_plan_of_a_run_is_not_read() {
+        // What it is bound to is a work tree, of which a file says nothing.
+        let plan = BoundPlan { verb: RestoreVerb::Apply, ..sample() };
+        let refused = BoundPlan::decode(&plan.encode()).unwrap_err();
+        assert!(refused.contains("`apply`"), "{refused}");
     }
 
     #[test]

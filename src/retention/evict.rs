@@ -19,6 +19,7 @@ use crate::index::{ContentBytes, ReadTx};
 use crate::journal;
 use crate::limits;
 use crate::retention::prune::{is_pinned, leave_links};
+use crate::runs::Runs;
 
 /// Why checkpoints are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +159,7 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     }
     let mut protected = tx.protected_checkpoints()?;
     protected.extend(journal::needed_by_journals(&access.layout)?);
+    protected.extend(Runs::new(&access.layout).beginnings()?);
     let mut taken_back = tx.taken_back()?;
     taken_back.retain(|_, earlier| !gone.contains(earlier));
     protected.extend(gone);

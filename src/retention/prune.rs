@@ -15,7 +15,9 @@ use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
+use crate::manifest::Trigger;
 use crate::retention::PruneOutcome;
+use crate::runs::Runs;
 use crate::sessions::Found;
 use crate::settings::PruneRule;
 
@@ -172,7 +174,7 @@ fn plan_in(
     protected.extend(journal::needed_by_journals(&access.layout)?);
     let (now, zone) = (Timestamp::now(), Zone::local());
     let mut outcome = PruneOutcome::default();
-    let mut has_safety = false;
+    let (mut has_safety, mut has_command) = (false, false);
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
         let mut chosen = match going {
@@ -190,12 +192,20 @@ fn plan_in(
         let safety: HashSet<&CheckpointId> =
             rows.iter().filter(|row| row.is_safety()).map(|row| &row.id).collect();
         has_safety |= chosen.iter().any(|id| safety.contains(id));
+        let goes: HashSet<&CheckpointId> = chosen.iter().collect();
+        let is_of_command = |row: &CheckpointRow| row.trigger == Trigger::EXEC;
+        has_command |= rows.iter().any(|row| is_of_command(row) && goes.contains(&row.id));
         outcome.pruned.extend(chosen);
     }
     // A session that is deleted goes as a whole. Else few prunes concern a safety checkpoint, and only
     // these look at all rows.
     if has_safety && matches!(going, Going::Rule(_)) {
         leave_links(&mut outcome.pruned, &tx.taken_back()?);
+    }
+    // Nor does the end of each turn look at all runs.
+    if has_command && matches!(going, Going::Rule(_)) {
+        let begun = Runs::new(&access.layout).beginnings()?;
+        outcome.pruned.retain(|id| !begun.contains(id));
     }
     outcome.kept -= outcome.pruned.len() as u64;
     Ok(outcome)

@@ -8,9 +8,10 @@ use crate::disk::{self, Created, Dir};
 use crate::error::{Error, GoingBackError, Result};
 use crate::id::CheckpointId;
 use crate::limits;
-use crate::manifest::CheckpointRef;
+use crate::manifest::{CheckpointRef, RestoreVerb};
 use crate::plan::{BoundPlan, Plan};
 use crate::restore::{RestoreOptions, RestoreOutcome};
+use crate::store::merging::Merge;
 use crate::store::target::{Intent, Target};
 use crate::store::{Store, real_path, refuse_inside_store};
 
@@ -20,8 +21,8 @@ impl Store {
     /// # Errors
     /// [`GoingBackError::PlanPlace`] where the name is taken; for a file in the workspace, which would be
     /// one more path of it, so that the plan would not be one of that workspace any more; and for a plan
-    /// longer than [`limits::PLAN_BYTES_MAX`]. [`GoingBackError::PlanOfOverlay`], which the form has no
-    /// word for. [`Error::InsideStore`], [`Error::Io`].
+    /// longer than [`limits::PLAN_BYTES_MAX`]. [`GoingBackError::PlanOfOverlay`] and
+    /// [`GoingBackError::PlanOfRun`], which the form has no words for. [`Error::InsideStore`], [`Error::Io`].
     ///
     /// # Durability
     /// The file is there whole and survives a power cut, or is not there.
@@ -36,6 +37,9 @@ impl Store {
         };
         if options.overlay {
             return Err(GoingBackError::PlanOfOverlay { root: planned.root.clone() }.into());
+        }
+        if planned.verb == RestoreVerb::Apply {
+            return Err(GoingBackError::PlanOfRun.into());
         }
         let name = file.file_name().ok_or_else(|| refused("it is no name of a file".to_owned()))?;
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -116,7 +120,8 @@ pub(super) fn require_target(
             if target.reference != bound.target || intent.verb != bound.verb {
                 return Err(changed());
             }
-            let found = intent.reverts.as_ref().map(|reverted| reverted.predecessor().checkpoint);
+            let found =
+                intent.merge.as_ref().and_then(Merge::predecessor).map(|before| before.checkpoint);
             match (&bound.before, found) {
                 (Some(before), found) if found.as_ref() != Some(before) => {
                     Err(predecessor(before, found.map(|found| found.id)))

@@ -97,6 +97,8 @@ pub struct RunSummary {
     pub path: PathBuf,
     /// Its branch.
     pub branch: String,
+    /// The top of the checkout that it was made from.
+    pub checkout: PathBuf,
     /// The commit that it was made from.
     pub commit: String,
     /// The session of its checkpoints.
@@ -370,10 +372,29 @@ impl Store {
         options: &RemoveOptions,
         monitor: &dyn Monitor,
     ) -> Result<RemovedRun> {
+        let record = self.recorded(directory, id, monitor)?;
+        self.remove_recorded(&record, options, monitor)
+    }
+
+    /// What is remembered of a run of the repository that `directory` lies in.
+    pub(super) fn recorded(
+        &self,
+        directory: &Path,
+        id: RunId,
+        monitor: &dyn Monitor,
+    ) -> Result<RunRecord> {
         let (records, _) = self.runs_of(directory, monitor)?;
         let record = records.into_iter().find(|record| record.id == id);
-        let record = record.ok_or(IsolationError::RunNotFound { id })?;
-        self.remove_recorded(&record, options, monitor)
+        record.ok_or_else(|| IsolationError::RunNotFound { id }.into())
+    }
+
+    /// Has nobody else work on a run as long as its lock is held. Only what is written down then counts: it
+    /// may have gone on since it was listed.
+    pub(super) fn take_run(&self, record: &RunRecord) -> Result<(RunRecord, Lock)> {
+        let (runs, id) = (self.remembered_runs(), record.id);
+        let lock = runs.lock(record.workspace, id)?.ok_or(IsolationError::RunAlive { id })?;
+        let record = runs.read(record.workspace, id)?;
+        Ok((record.ok_or(IsolationError::RunNotFound { id })?, lock))
     }
 
     fn remove_recorded(
@@ -382,13 +403,9 @@ impl Store {
         options: &RemoveOptions,
         monitor: &dyn Monitor,
     ) -> Result<RemovedRun> {
-        let (runs, id) = (self.remembered_runs(), record.id);
-        let lock = runs.lock(record.workspace, id)?.ok_or(IsolationError::RunAlive { id })?;
-        // Only what is written down now counts: it may have gone on since.
-        let record = runs.read(record.workspace, id)?;
-        let mut record = record.ok_or(IsolationError::RunNotFound { id })?;
+        let (mut record, lock) = self.take_run(record)?;
         if record.state == RunState::Removed {
-            return Err(IsolationError::RunRemoved { id }.into());
+            return Err(IsolationError::RunRemoved { id: record.id }.into());
         }
         self.remove_locked(&mut record, &lock, options, monitor)
     }
@@ -522,6 +539,15 @@ impl Store {
         Ok(RunListing { runs: runs.collect::<Result<_>>()?, unreadable })
     }
 
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`IsolationError::RunNotFound`]; else as [`Store::runs`].
+    pub fn run_of(&self, directory: &Path, id: RunId, monitor: &dyn Monitor) -> Result<RunSummary> {
+        let record = self.recorded(directory, id, monitor)?;
+        self.summary_of(record, monitor)
+    }
+
     fn runs_of(
         &self,
         directory: &Path,
@@ -544,6 +570,7 @@ impl Store {
         Ok(RunSummary {
             path: record.path(),
             branch: record.branch(),
+            checkout: record.top,
             id: record.id,
             state: record.state,
             is_alive,
@@ -622,7 +649,7 @@ fn tell_branch(record: &RunRecord, is_gone: bool, monitor: &dyn Monitor) {
 }
 
 /// How the work tree of a run is captured.
-fn capture_options(record: &RunRecord) -> CaptureOptions {
+pub(super) fn capture_options(record: &RunRecord) -> CaptureOptions {
     CaptureOptions {
         session: Some(record.session.to_string()),
         trigger: Trigger::EXEC,

@@ -138,7 +138,7 @@ impl Restoring<'_> {
             only.iter().filter(is_given).cloned().collect()
         });
         let selection = match (&self.intent.touched, &only) {
-            (Some(touched), _) if self.intent.reverts.is_some() => Selection::Changed(touched),
+            (Some(touched), _) if self.intent.merge.is_some() => Selection::Changed(touched),
             (Some(touched), _) => Selection::Touched(touched),
             (None, Some(only)) => Selection::Only(only),
             (None, None) if options.paths.is_empty() => Selection::All,
@@ -157,8 +157,8 @@ impl Restoring<'_> {
         if self.intent.touched.is_none() && !options.paths.is_empty() {
             require_selected(&target.reference.id, &then, Some(&now), &options.paths)?;
         }
-        if let Some(reverted) = &self.intent.reverts {
-            let unchanged = reverted.unchanged();
+        if let Some(merge) = &self.intent.merge {
+            let unchanged = merge.unchanged();
             require_selected(&target.reference.id, &then, Some(&now), &unchanged)?;
         }
         let input = PlanInput {
@@ -169,14 +169,14 @@ impl Restoring<'_> {
             now: &now,
             selection,
         };
-        let (plan, merged) = match &self.intent.reverts {
+        let (plan, merged) = match &self.intent.merge {
             None => (plan(input), BTreeMap::new()),
-            Some(reverted) => {
-                let before = then.clone();
-                let resolved = reverted.resolve(access, open, before, &now, storing, monitor)?;
+            Some(merge) => {
+                let theirs = then.clone();
+                let resolved = merge.resolve(access, open, theirs, &now, storing, monitor)?;
                 let selection = Selection::Changed(&resolved.touched);
                 let planned = plan(PlanInput { then: &resolved.then, selection, ..input });
-                resolved.finish(input.target, planned)?
+                resolved.finish(merge.purpose(), planned)?
             }
         };
         Ok(Prepared { part, held, scope, git, plan, merged })

@@ -19,16 +19,18 @@ use crate::plan::Plan;
 use crate::registration::Operation;
 use crate::restore::{self, Recovered, RestoreOptions, RestoreOutcome, Saving, Stage};
 use crate::sessions::with_source;
+use crate::store::applying::{RunChange, find_apply};
 use crate::store::capturing::{
     Purpose, adopt_all, adopt_own, after_commit, begin, home_directory, look_for_foundation,
     losing, open_workspace, remember_seen,
 };
 use crate::store::into::tolerate_unwritable;
+use crate::store::merging::Merge;
 use crate::store::preparing::{Prepared, prepare};
 use crate::store::reversing::{find_redo, find_undo};
-use crate::store::reverting::{self, Reverted, find_revert};
+use crate::store::reverting::find_revert;
 use crate::store::target::{Intent, Target, load_target};
-use crate::store::{Store, binding, interrupted, log, open_root, session_name};
+use crate::store::{Store, binding, interrupted, log, merging, open_root, session_name};
 use crate::workspaces::identity_of;
 
 /// What became of an interrupted restore that was ended by hand.
@@ -54,6 +56,8 @@ pub(super) enum Wish<'a> {
     Redo,
     /// To take back what this checkpoint changed.
     Revert(&'a CheckpointId),
+    /// To have what a run changed.
+    Apply(&'a RunChange),
 }
 
 /// Whether it is done, or only computed.
@@ -146,6 +150,7 @@ impl Store {
             Wish::Restore(checkpoint) | Wish::Revert(checkpoint) => {
                 self.enter_for_to(&checkpoint.session, purpose, monitor)?
             }
+            Wish::Apply(run) => self.enter_for_to(&run.after.session, purpose, monitor)?,
             Wish::Undo => self
                 .enter_if_made_to(purpose, monitor)?
                 .ok_or_else(|| Error::NothingToUndo { workspace: path.to_owned() })?,
@@ -243,6 +248,12 @@ fn find_target(
     options: &RestoreOptions,
     mode: Mode,
 ) -> Result<(Target, Intent)> {
+    if let Wish::Apply(run) = wish {
+        if mode == Mode::CarryOut {
+            adopt_own(access, &run.after.session)?;
+        }
+        return find_apply(access, open, run);
+    }
     if let Wish::Restore(checkpoint) | Wish::Revert(checkpoint) = wish {
         if mode == Mode::CarryOut {
             // Only a checkpoint with a row can be protected.
@@ -279,7 +290,7 @@ fn dry_run(
     let prepared = prepare(access, open, None, base.as_mut(), target, intent, options, monitor)?;
     // What the restore would refuse is refused here: a plan that cannot be carried out is none.
     binding::require_plan(options, &prepared.plan)?;
-    require_content(access, &prepared.plan, &reverting::hashes(&prepared.merged), monitor)?;
+    require_content(access, &prepared.plan, &merging::hashes(&prepared.merged), monitor)?;
     let merged = prepared.merged.into_keys().collect();
     let outcome = nothing_done(open, target, intent, prepared.plan, prepared.held);
     Ok(RestoreOutcome { merged, ..outcome })
@@ -325,8 +336,7 @@ fn carry_out(
     };
     adopt_own(access, &session)?;
     let (mut operation, foundation) = begin(access, open, OperationKind::Restore)?;
-    let needed = [target, intent.source(target)].map(|target| target.reference.id.clone());
-    operation.protect(&needed)?;
+    operation.protect(&intent.needed(target))?;
     let mut base = foundation.base;
     if let Some(base) = &base {
         capture::audit(access, open.workspace.id, base, monitor)?;
@@ -353,7 +363,7 @@ fn carry_out(
         operation.end()?;
         return Ok(Some(nothing_done(open, target, intent, plan, held)));
     }
-    require_content(access, &plan, &reverting::hashes(&merged), monitor)?;
+    require_content(access, &plan, &merging::hashes(&merged), monitor)?;
     let saving = Saving { access, root: &open.dir, operation: &operation, staging: &staging };
     // Of a part, the pages that name what changes are read on the way.
     let pages = if part.is_some() { Vec::new() } else { pages_of(access, base.as_ref())? };
@@ -466,7 +476,7 @@ fn nothing_done(
         verb: intent.verb,
         workspace: open.workspace.id,
         target: target.reference.clone(),
-        predecessor: intent.reverts.as_ref().map(Reverted::predecessor),
+        predecessor: intent.merge.as_ref().and_then(Merge::predecessor),
         takes_back: intent.takes_back.clone(),
         merged: Vec::new(),
         plan,

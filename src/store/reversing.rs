@@ -140,7 +140,7 @@ fn take_back(
         undoes: Some(reference.clone()),
         takes_back: Some(TakenBack { verb: record.verb, origin: origin(access, record) }),
         touched: Some(restore::touched(after)),
-        reverts: None,
+        merge: None,
     };
     let target = Target {
         reference,

@@ -19,10 +19,11 @@ use crate::plan::{Present, Selection};
 use crate::restore::TakenBack;
 use crate::sessions::Sessions;
 use crate::settings::is_version_control;
-use crate::store::reverting::Reverted;
+use crate::store::merging::Merge;
 use crate::walk::{Observed, Walked, What};
 
 /// What is to be restored.
+#[derive(Clone)]
 pub(super) struct Target {
     pub(super) reference: CheckpointRef,
     pub(super) tree: Tree,
@@ -53,19 +54,35 @@ pub(super) struct Intent {
     /// What that was saved for.
     pub(super) takes_back: Option<TakenBack>,
     pub(super) touched: Option<BTreeMap<RelPath, Entry>>,
-    /// For a revert: what is taken back.
-    pub(super) reverts: Option<Reverted>,
+    /// For a revert and the like: what is merged into what is there.
+    pub(super) merge: Option<Merge>,
 }
 
 impl Intent {
     /// The checkpoint that holds what is put back.
     pub(super) fn source<'a>(&'a self, target: &'a Target) -> &'a Target {
-        self.reverts.as_ref().map_or(target, |reverted| &reverted.before)
+        self.merge.as_ref().map_or(target, |merge| &merge.theirs)
     }
 
     pub(super) fn restore() -> Self {
-        let (undoes, takes_back, touched, reverts) = (None, None, None, None);
-        Self { verb: RestoreVerb::Restore, undoes, takes_back, touched, reverts }
+        Self {
+            verb: RestoreVerb::Restore,
+            undoes: None,
+            takes_back: None,
+            touched: None,
+            merge: None,
+        }
+    }
+
+    pub(super) fn merge(verb: RestoreVerb, merge: Merge) -> Self {
+        Self { verb, touched: Some(merge.touched()), merge: Some(merge), ..Self::restore() }
+    }
+
+    /// The checkpoints that the store must not lose meanwhile.
+    pub(super) fn needed(&self, target: &Target) -> Vec<CheckpointId> {
+        let base = self.merge.iter().map(|merge| merge.base.clone());
+        let read = [target, self.source(target)].map(|target| target.reference.id.clone());
+        read.into_iter().chain(base).collect()
     }
 }
 

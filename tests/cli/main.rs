@@ -5,6 +5,7 @@
 mod support;
 
 mod accounting;
+mod applying;
 mod at;
 mod bisect;
 mod collision;

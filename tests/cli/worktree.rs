@@ -18,7 +18,7 @@ use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
 
 /// A repository with two commits, something staged, something changed, and a stash.
-fn program() -> Program {
+pub(crate) fn program() -> Program {
     let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
     let root = program.workspace();
     build(
@@ -44,12 +44,12 @@ fn program() -> Program {
 }
 
 /// `exec --worktree ... -- sh -c SCRIPT`.
-fn exec(program: &Program, options: &[&str], script: &str) -> Run {
+pub(crate) fn exec(program: &Program, options: &[&str], script: &str) -> Run {
     program.run([&["exec", "--worktree"], options, &["--", "sh", "-c", script]].concat())
 }
 
 /// The git of the user's own, which a run must leave alone: hashes of the files, and what git says.
-fn ground(program: &Program) -> BTreeMap<String, String> {
+pub(crate) fn ground(program: &Program) -> BTreeMap<String, String> {
     let git = program.workspace().join(".git");
     let mut seen = BTreeMap::new();
     for name in ["config", "index", "HEAD"] {
@@ -77,7 +77,7 @@ fn runs(program: &Program, options: &[&str]) -> Vec<Value> {
 
 /// The one run that there is.
 #[track_caller]
-fn only(program: &Program) -> (String, PathBuf) {
+pub(crate) fn only(program: &Program) -> (String, PathBuf) {
     let runs = runs(program, &[]);
     assert_eq!(runs.len(), 1, "{runs:?}");
     (runs[0]["run"].as_str().unwrap().to_owned(), runs[0]["path"].as_str().unwrap().into())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use turnpoint::{Error, IsolateOptions, IsolationError, RemoveOptions, Run, RunState, Store};
 
 /// git in `directory`, with nothing of the caller's configuration.
-fn git(directory: &Path, words: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, words: &[&str]) -> String {
     let mut command = Command::new("git");
     command.args(words).current_dir(directory);
     for name in Run::variables_to_remove() {
@@ -37,7 +37,7 @@ fn repository() -> (tempfile::TempDir, Store, std::path::PathBuf) {
     (dir, store, top)
 }
 
-fn isolation(error: Error) -> IsolationError {
+pub(crate) fn isolation(error: Error) -> IsolationError {
     match error {
         Error::Isolation(error) => error,
         other => panic!("{other:?}"),

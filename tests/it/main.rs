@@ -4,6 +4,7 @@
 #[path = "../support/all.rs"]
 mod support;
 
+mod applying;
 mod damage;
 mod going_back;
 mod golden;

@@ -1,7 +1,9 @@
-//! What becomes of one path when a turn is taken back and later work is kept.
+//! What becomes of one path when what one side did is to be had beside the work of another.
 //!
-//! Three states of it: `base`, as the turn left it; `theirs`, as it was before the turn; `ours`, as it is
-//! now. What is wanted is `ours` without what the turn did. Content and permission bits are decided apart.
+//! Three states of it: `base`, from which both set out; `theirs`, which has what is brought in; `ours`, as
+//! it is now. Where a turn is taken back, `base` is as it left the path and `theirs` as it was before it.
+//! What is wanted is `ours` with what leads from `base` to `theirs`. Content and permission bits are
+//! decided apart.
 
 use crate::manifest::{Entry, EntryKind, Mode};
 
@@ -14,11 +16,11 @@ pub(crate) enum Settled {
     Becomes(Option<Entry>),
     /// A file with this mode and the content that merging the three gives.
     Merged(Mode),
-    /// The turn and later work exclude each other.
+    /// The two sides exclude each other.
     Conflict(Collision),
 }
 
-/// How a turn and later work exclude each other.
+/// How two sides exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collision {
     /// Both changed the same lines, or lines that touch.
@@ -31,28 +33,43 @@ pub(crate) enum Collision {
     Content,
     /// Both changed the permission bits.
     Mode,
-    /// The turn made it, and it was changed since.
-    Added,
-    /// The turn deleted it, and it was made again since.
-    Deleted,
-    /// The turn changed it, and it was deleted since.
-    Gone,
+    /// They have nothing there any more, and ours was changed.
+    NoTheirs,
+    /// There was nothing, and the two are not the same.
+    NoBase,
+    /// They changed it, and there is nothing of ours any more.
+    NoOurs,
     /// It changes while it is read.
     Moving,
 }
 
 impl Collision {
-    /// The reason, as people are told.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// The reason, as people are told who take a turn back: theirs is what was before it.
+    pub(crate) const fn since_then(self) -> &'static str {
         match self {
             Self::Lines => "the same lines were changed since, or lines beside them",
             Self::Binary => "it was changed since, and is not text that could be merged",
             Self::TooLong => "it was changed since, and is too long to be merged",
             Self::Content => "it was changed since",
             Self::Mode => "its mode was changed since",
-            Self::Added => "it was made then, and changed since",
-            Self::Deleted => "it was deleted then, and made again since",
-            Self::Gone => "it was changed then, and deleted since",
+            Self::NoTheirs => "it was made then, and changed since",
+            Self::NoBase => "it was deleted then, and made again since",
+            Self::NoOurs => "it was changed then, and deleted since",
+            Self::Moving => "it changes while it is read",
+        }
+    }
+
+    /// The reason, as people are told who bring in what was done elsewhere: theirs is what was done there.
+    pub(crate) const fn in_both(self) -> &'static str {
+        match self {
+            Self::Lines => "the same lines were changed here, or lines beside them",
+            Self::Binary => "it was changed here too, and is not text that could be merged",
+            Self::TooLong => "it was changed here too, and is too long to be merged",
+            Self::Content => "it was changed here too",
+            Self::Mode => "its mode was changed here too",
+            Self::NoTheirs => "it was deleted there, and changed here",
+            Self::NoBase => "it was made there, and something else here",
+            Self::NoOurs => "it was changed there, and deleted here",
             Self::Moving => "it changes while it is read",
         }
     }
@@ -76,9 +93,9 @@ pub(crate) fn settle(
         (None, Some(theirs), Some(ours)) if is_dir(theirs) && is_dir(ours) => Settled::Stays,
         (Some(base), None, Some(ours)) if is_dir(base) && is_dir(ours) => Settled::Becomes(None),
         (Some(base), Some(theirs), None) if is_dir(base) && is_dir(theirs) => Settled::Stays,
-        (None, _, _) => Settled::Conflict(Collision::Deleted),
-        (Some(_), None, _) => Settled::Conflict(Collision::Added),
-        (Some(_), Some(_), None) => Settled::Conflict(Collision::Gone),
+        (None, _, _) => Settled::Conflict(Collision::NoBase),
+        (Some(_), None, _) => Settled::Conflict(Collision::NoTheirs),
+        (Some(_), Some(_), None) => Settled::Conflict(Collision::NoOurs),
     }
 }
 
@@ -154,11 +171,11 @@ mod tests {
             ("a 0755", "a", "c", becomes("c 0755")),
             ("a 0755", "a", "c 0755", becomes("c 0755")),
             ("a", "b", "b 0755", becomes("a 0755")),
-            ("-", "b", "c", conflict(Added)),
-            ("-", "b", "b 0755", conflict(Added)),
-            ("a", "-", "c", conflict(Deleted)),
-            ("a", "-", "a 0755", conflict(Deleted)),
-            ("a", "b", "-", conflict(Gone)),
+            ("-", "b", "c", conflict(NoTheirs)),
+            ("-", "b", "b 0755", conflict(NoTheirs)),
+            ("a", "-", "c", conflict(NoBase)),
+            ("a", "-", "a 0755", conflict(NoBase)),
+            ("a", "b", "-", conflict(NoOurs)),
             ("l 0777", "b", "c", conflict(Content)),
             ("a", "b", "d 0644", conflict(Content)),
             ("a", "b", "l 0644", conflict(Content)),
@@ -168,7 +185,7 @@ mod tests {
             ("d 0755", "d 0700", "-", Settled::Stays),
             ("d 0755", "d 0700", "d 0700", becomes("d 0755")),
             ("d 0755", "d 0700", "d 0711", conflict(Mode)),
-            ("-", "d 0755", "c", conflict(Added)),
+            ("-", "d 0755", "c", conflict(NoTheirs)),
         ] {
             let (base, theirs, ours) = (state(base), state(theirs), state(ours));
             let found = settle(base.as_ref(), theirs.as_ref(), ours.as_ref());

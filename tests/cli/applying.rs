@@ -1,0 +1,127 @@
+//! `worktree apply`: shown, asked for, told, and taken back.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::program::Program;
+use crate::support::tree::{build, file};
+use crate::worktree::{exec, ground, only, program};
+
+/// git's own files, and what git says of its refs.
+fn git_of(program: &Program) -> BTreeMap<String, String> {
+    let mut seen = ground(program);
+    seen.retain(|name, _| !name.contains("status"));
+    seen
+}
+
+#[test]
+fn a_run_is_shown_and_applied_only_with_a_yes() {
+    let program = program();
+    let before = ground(&program);
+    let script = "echo made > made.txt; echo one more >> a.txt; git rm -q src/b.txt c.txt; \
+                  git commit -qm 'of the run'; mkdir -p src; echo two > src/b.txt";
+    exec(&program, &[], script).ok();
+    let (id, _) = only(&program);
+    let words = ["worktree", "apply", &id];
+    // Nobody is there to be asked: what would be done is said, and nothing is done.
+    let refused = program.run(words).exits(3);
+    let plan = [
+        format!("apply what run {id} changed, as "),
+        "1 to create, 1 to overwrite, 1 to delete".to_owned(),
+        "create\n  made.txt\n".to_owned(),
+        "overwrite\n  a.txt\n".to_owned(),
+        "delete\n  c.txt\n".to_owned(),
+    ];
+    for text in &plan {
+        assert!(refused.stdout.contains(text), "{text}: {}", refused.stdout);
+    }
+    assert!(refused.stderr.contains(&format!("applying what run {id} changed needs a yes")));
+    assert!(refused.stderr.contains("add --yes"), "{}", refused.stderr);
+    let dry = program.run([&words[..], &["--dry-run"]].concat()).ok();
+    assert_eq!(dry.stdout, refused.stdout);
+    let planned = program.run([&words[..], &["--dry-run", "--json"]].concat()).ok().json();
+    assert_eq!((&planned["run"], &planned["dry_run"]), (&json!(id), &json!(true)));
+    assert_eq!(planned["create"], json!([{"path": "made.txt", "kind": "file"}]));
+    assert_eq!(planned["safety"], Value::Null);
+    assert_eq!(ground(&program), before);
+
+    // From below the top, too. src/b.txt was changed here and not there: it stays.
+    let git = git_of(&program);
+    let mut command = program.command([&words[..], &["--yes"]].concat());
+    command.current_dir(program.workspace().join("src"));
+    let applied = crate::support::program::run(&mut command).ok();
+    let root = program.workspace();
+    let done = format!(
+        "applied what run {id} changed to {}: 1 created, 1 overwritten, 1 deleted\n",
+        root.display()
+    );
+    assert!(applied.stdout.starts_with(&done), "{}", applied.stdout);
+    assert!(applied.stdout.contains("`turnpoint undo` takes this back"), "{}", applied.stdout);
+    assert_eq!(
+        applied.stderr,
+        format!("hint: `turnpoint worktree remove {id}` removes its work tree\n")
+    );
+    assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "one\none more\n");
+    assert_eq!(fs::read_to_string(root.join("src/b.txt")).unwrap(), "changed\n");
+    assert!(root.join("made.txt").exists() && !root.join("c.txt").exists());
+    // What is staged stays staged, and no commit comes here.
+    assert_eq!(git_of(&program), git);
+    let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
+    assert_eq!(status, " M a.txt\n D c.txt\nMM src/b.txt\n?? made.txt\n?? new.txt");
+
+    let again = program.run([&words[..], &["--yes", "--json"]].concat()).ok().json();
+    assert_eq!((&again["changed"], &again["safety"]), (&json!(0), &Value::Null));
+    let nothing = program.run([&words[..], &["--yes"]].concat()).ok();
+    assert_eq!(
+        nothing.stdout,
+        format!("nothing to apply to {}: it has all that run {id} changed\n", root.display())
+    );
+    program.run(["undo", "--yes", "-q"]).ok();
+    assert_eq!(ground(&program), before);
+    let log = program.run(["operations", "--json"]).ok().json();
+    let verbs: Vec<&Value> =
+        log["operations"].as_array().unwrap().iter().map(|it| &it["verb"]).collect();
+    assert_eq!(verbs, ["apply", "undo"]);
+}
+
+#[test]
+fn what_stands_against_it_is_named_and_nothing_is_written() {
+    let program = program();
+    exec(&program, &[], "echo theirs > src/b.txt; echo made > made.txt").ok();
+    let (id, _) = only(&program);
+    let before = ground(&program);
+    for words in [vec!["--dry-run"], vec!["--yes"]] {
+        let refused = program.run([&["worktree", "apply", &id], &words[..]].concat()).exits(3);
+        let told = "src/b.txt: the same lines were changed here, or lines beside them";
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+        assert!(refused.stderr.contains("nothing was written"), "{}", refused.stderr);
+    }
+    let refused = program.run(["worktree", "apply", &id, "--yes", "--json"]).exits(3);
+    let error: Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(error["code"], "apply-conflicts");
+    assert_eq!(error["paths"][0]["path"], "src/b.txt");
+    assert_eq!(ground(&program), before);
+    assert!(!program.workspace().join("made.txt").exists());
+    // With the change of here given up it comes.
+    build(&program.workspace(), [("src/b.txt", file("two\n"))]);
+    program.run(["worktree", "apply", &id, "--yes"]).ok();
+    let read = fs::read_to_string(program.workspace().join("src/b.txt")).unwrap();
+    assert_eq!(read, "theirs\n");
+}
+
+#[test]
+fn a_run_that_is_not_there_is_said_to_be_none_or_applied_from_what_is_held() {
+    let program = program();
+    let none = program.run(["worktree", "apply", "01234567", "--yes"]).exits(2);
+    assert!(none.stderr.contains("there is no run 01234567"), "{}", none.stderr);
+    // It failed, so its work tree is gone; what it made is held, and may be wanted all the same.
+    exec(&program, &[], "echo made > made.txt; exit 3").exits(3);
+    let removed = program.run(["worktree", "list", "--removed", "--json"]).ok().json();
+    let id = removed["runs"][0]["run"].as_str().unwrap();
+    assert_eq!(removed["runs"][0]["checkout"]["path"], program.workspace().to_str().unwrap());
+    let applied = program.run(["worktree", "apply", id, "--yes"]).ok();
+    assert_eq!(applied.stderr, "");
+    assert!(program.workspace().join("made.txt").exists());
+}
