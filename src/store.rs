@@ -5,6 +5,7 @@
 //! index. All of it blocks.
 
 mod accounting;
+mod ballast;
 mod between;
 mod binding;
 mod capturing;
