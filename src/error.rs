@@ -360,9 +360,12 @@ pub enum Error {
 
     /// Not enough room. Nothing was changed.
     #[error(
-        "{} needs {needed_bytes} bytes more and has {available_bytes} to use; the last {floor_bytes} of a \
-         disk are left alone",
-        path.display()
+        "{} needs {needed_bytes} bytes more and has {available_bytes} to use{}",
+        path.display(),
+        match floor_bytes {
+            0 => String::new(),
+            bytes => format!("; the last {bytes} of a disk are left alone"),
+        }
     )]
     NoSpace {
         /// A directory on the file system in question.

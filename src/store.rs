@@ -6,6 +6,7 @@
 
 mod accounting;
 mod applying;
+mod ballast;
 mod between;
 mod binding;
 mod capturing;

@@ -320,13 +320,12 @@ impl Dir {
     }
 }
 
-/// Checks that a directory has room for `needed_bytes` more, and leaves a little alone.
+/// Checks that a directory has room for `needed_bytes` more, beside the last `floor_bytes` of the disk.
 ///
 /// # Errors
 /// [`Error::NoSpace`].
-pub(crate) fn require_space(dir: &Dir, needed_bytes: u64) -> Result<()> {
+pub(crate) fn require_space(dir: &Dir, needed_bytes: u64, floor_bytes: u64) -> Result<()> {
     let available = crate::disk::available_bytes(dir)?;
-    let floor_bytes = limits::DISK_FLOOR_BYTES;
     let available_bytes = available.saturating_sub(floor_bytes);
     if needed_bytes <= available_bytes {
         return Ok(());

@@ -120,7 +120,7 @@ pub(crate) fn make(
     git::exclude(&repository.common_dir, EXCLUDED)?;
     let place = place(&repository.top);
     make_private(&repository.top, &place)?;
-    disk::require_space(&Dir::open(&place)?, 0)?;
+    disk::require_space(&Dir::open(&place)?, 0, limits::DISK_FLOOR_BYTES)?;
     let (path, branch) = (record.path(), record.branch());
     let is_cancelled = || monitor.is_cancelled();
     git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)

@@ -11,6 +11,7 @@ use crate::disk::{self, Dir, Exchange, FileKind, Placed, ToSync};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::journal::{Action, Journal, Stamp};
+use crate::limits;
 use crate::manifest::{Entry, EntryKind, Mode};
 use crate::monitor::{Monitor, Phase};
 use crate::path::RelPath;
@@ -144,7 +145,7 @@ pub(crate) fn stage(
 ) -> Result<(Stage, Vec<String>)> {
     let needed: u64 = journal.actions.iter().filter_map(staged_content).map(|(_, size)| size).sum();
     monitor.phase(Phase::Stage, Some(journal.actions.len() as u64));
-    disk::require_space(root, needed)?;
+    disk::require_space(root, needed, limits::DISK_FLOOR_BYTES)?;
     let stage = Stage::open_or_make(root, journal)?;
     let one = |(index, action): (usize, &Action)| -> Result<Option<String>> {
         if monitor.is_cancelled() {

@@ -9,6 +9,7 @@ use crate::disk::{self, Dir};
 use crate::error::{Error, Result};
 use crate::id::CheckpointId;
 use crate::index::WriteTx;
+use crate::limits;
 use crate::manifest::{Coverage, Entry, Manifest};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
@@ -41,9 +42,10 @@ impl Store {
             let (root, is_new) = empty_directory(into)?;
             let needed: u64 = entries.iter().filter_map(Entry::blob).map(|(_, size)| size).sum();
             let preserve_mtime = options.preserve_mtime;
-            let made = disk::require_space(&root, needed).and_then(|()| {
-                restore::restore_into(blobs, &root, entries, preserve_mtime, monitor)
-            });
+            let made =
+                disk::require_space(&root, needed, limits::DISK_FLOOR_BYTES).and_then(|()| {
+                    restore::restore_into(blobs, &root, entries, preserve_mtime, monitor)
+                });
             made.inspect_err(|_| {
                 if is_new {
                     disk::remove_directory_if_empty(into);

@@ -25,6 +25,7 @@ use crate::purge::{
 use crate::registration::Operation;
 use crate::retention;
 use crate::sessions::Sessions;
+use crate::store::ballast::Ballast;
 use crate::store::{InPlace, Reading, Store, log};
 
 impl Store {
@@ -85,6 +86,7 @@ impl Store {
         let layout = &self.inner.layout;
         let lock = disk::lock(&layout.store_lock(), LockKind::Exclusive, "the store", monitor)?;
         refuse_another(layout)?;
+        let _ballast = Ballast::give_up(layout)?;
         let access = self.access_alone(lock)?;
         require_quiet(&access)?;
         // What was dropped is not written anew, and its content goes with the rest.
@@ -169,6 +171,8 @@ impl Store {
             PurgePhase::Rewriting => intent.rewrites.len() as u64,
             PurgePhase::Removing => 0,
         };
+        // Whoever wants to make room would wait for this for ever otherwise.
+        let _ballast = Ballast::give_up(layout)?;
         let intent = self.rewrite(intent, monitor)?;
         match self.remove(&intent, lock, monitor) {
             Ok(_) => monitor.notice(&Notice::PurgeCompleted { manifests }),
@@ -325,11 +329,13 @@ fn require_quiet(access: &Access) -> Result<()> {
     if files.is_empty() { Ok(()) } else { Err(Error::DeletionBlocked { files }) }
 }
 
-/// The room for a second index, and for one pack at a time. Asked before anything is decided.
+/// The room for a second index, which is written twice on the way, and for one pack at a time. Asked before
+/// anything is decided. Nothing is left alone beyond that: a purge gives back more than it takes.
 fn require_room(access: &Access) -> Result<()> {
     let root = Dir::open(access.layout.root())?;
     let index = root.stat(crate::index::FILE_NAME.as_bytes())?.map_or(0, |stat| stat.size);
-    disk::require_space(&access.tmp, index + access.blobs.packing().pack_bytes_max)
+    let packs = disk::allocated(&root, b"packs")?.min(access.blobs.packing().pack_bytes_max);
+    disk::require_space(&access.tmp, 2 * index + packs, 0)
 }
 
 /// Makes the new pages durable and then writes down what is going to be done: the point of no return.

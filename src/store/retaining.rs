@@ -9,12 +9,12 @@ use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, OperationId, Seq, SessionName};
-use crate::limits;
 use crate::monitor::Monitor;
 use crate::operation::OperationKind;
 use crate::registration::{self, Liveness};
 use crate::retention::{self, Effort, GcOutcome, Going, PruneOutcome, SweepOutcome};
 use crate::settings::PruneRule;
+use crate::store::ballast::Ballast;
 use crate::store::capturing::{Purpose, adopt_own, check_label};
 use crate::store::{Store, evicting, log};
 
@@ -251,7 +251,7 @@ impl Store {
         let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
-        let _ballast = Ballast::give_up(&access)?;
+        let _ballast = Ballast::give_up(&access.layout)?;
         let prune = prune(&access, None, by_rule(&access), monitor)?;
         let evict = evicting::evict(&access, monitor)?;
         let sweep = sweep(&access, Effort::All, monitor)?;
@@ -271,26 +271,6 @@ pub struct ForgottenOperation {
     pub started_at: Timestamp,
     /// Whether it was of another machine; else its process was dead.
     pub is_foreign: bool,
-}
-
-/// On a full disk a collection cannot even write that it removes something: it gives up a file that
-/// was kept for this, and keeps one again when it is done.
-struct Ballast<'a>(&'a Access);
-
-impl<'a> Ballast<'a> {
-    fn give_up(access: &'a Access) -> Result<Self> {
-        if disk::available_bytes(&access.tmp)? < limits::BALLAST_BYTES {
-            disk::remove_file(&access.layout.ballast())?;
-        }
-        Ok(Self(access))
-    }
-}
-
-impl Drop for Ballast<'_> {
-    fn drop(&mut self) {
-        // Where it cannot be kept now, the next collection tries again.
-        drop(disk::reserve(&self.0.layout.ballast(), limits::BALLAST_BYTES));
-    }
 }
 
 fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<SessionName>> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::scene::{BINARY, Scene};
+use crate::steps;
 use crate::support::fingerprint::{self, differences};
 use crate::support::program::{Program, Run, run};
 
@@ -230,6 +231,47 @@ fn a_collection_frees_room_on_a_disk_without_any() {
     assert!(available() > before + 9_000_000, "{before} and then {}: {}", available(), gc.stdout);
     program.run(["capture", "--session", "s"]).ok();
     program.run(["verify", "--read-data"]).ok();
+}
+
+/// Also one that was decided before the disk became full: every command that writes brings it to its end first,
+/// the one that would make room included.
+#[test]
+fn a_purge_comes_to_its_end_on_a_disk_without_any_room() {
+    for is_decided in [false, true] {
+        let disk = Mounted::ext4("40M");
+        let mut scene = Scene::below(&disk.place);
+        let secret = noise(&vec![7; 100_000]);
+        let path = scene.program.workspace().join("secret");
+        fs::write(&path, &secret).unwrap();
+        fs::write(scene.program.workspace().join("other"), "kept").unwrap();
+        scene.program.run(["capture", "--session", "s"]).ok();
+        fs::remove_file(path).unwrap();
+        scene.program.run(["capture", "--session", "s"]).ok();
+        let ballast = scene.program.store().join("ballast");
+        assert!(ballast.exists());
+        let purge = ["purge", "secret", "--yes"];
+        if is_decided {
+            let mut saved = scene.save();
+            let steps = steps::of(&scene.program, &purge);
+            scene.put_back(&mut saved);
+            let decided = steps.iter().position(|step| step.text.contains("purge.json\") = 0"));
+            let next = &steps[decided.unwrap() + 1];
+            assert_eq!(next.kill(&scene.program, &purge).code, 137, "{next}");
+            assert!(scene.program.store().join("journal/purge.json").exists());
+        }
+        let program = &scene.program;
+        disk.fill(0);
+        let run = if is_decided { program.run(["gc"]) } else { program.run(purge) };
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+        assert!(!program.store().join("journal/purge.json").exists());
+        let purged = program.run(["ls", "s:0", "--omitted", "--json"]).ok().json();
+        assert_eq!(purged["entries"][0]["reason"], "purged");
+        assert_eq!(program.run(["cat", "s:0", "other"]).ok().stdout, "kept");
+        disk.empty();
+        program.run(["gc"]).ok();
+        assert!(ballast.exists(), "it is kept again");
+        program.run(["verify", "--read-data"]).ok();
+    }
 }
 
 #[test]
