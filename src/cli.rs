@@ -37,6 +37,7 @@ mod pick;
 mod pin;
 mod plan;
 mod printer;
+mod propose;
 mod prune;
 mod purge;
 mod quarantine;
@@ -138,6 +139,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Redo(_)
         | Command::Revert(_)
         | Command::Checkpoints { command: CheckpointsCommand::Restore(_) } => Exit::Refused,
+        Command::Worktree(arguments) if arguments.applies() => Exit::Refused,
         Command::Capture(_)
         | Command::Pin(_)
         | Command::Unpin(_)
@@ -150,6 +152,7 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Complete(_)
         | Command::Doctor(_)
         | Command::Exec(_)
+        | Command::Plan(_)
         | Command::Worktree(_)
         | Command::Quarantine(_) => Exit::Failed,
     }
@@ -178,6 +181,7 @@ fn run(command: Command, context: &mut Context) -> Outcome<Exit> {
         Command::Undo(arguments) => undo::run(&arguments, context),
         Command::Redo(arguments) => redo::run(&arguments, context),
         Command::Exec(arguments) => exec::run(&arguments, context),
+        Command::Plan(arguments) => propose::run(&arguments, context),
         Command::Revert(arguments) => revert::run(&arguments, context),
         Command::Worktree(arguments) => worktree::run(&arguments, context),
         Command::Pin(arguments) => pin::pin(&arguments, context),

@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnpoint::id::{OperationId, WorkspaceId};
 use turnpoint::manifest::Trigger;
 
-use crate::cli::{exec::ExecArguments, worktree::WorktreeArguments};
+use crate::cli::{exec::ExecArguments, propose::ProposeArguments, worktree::WorktreeArguments};
 
 pub(crate) use asking::{AnswerFormat, SqlArguments};
 pub(crate) use bisect::BisectArguments;
@@ -110,6 +110,7 @@ pub(crate) enum Command {
     Undo(UndoArguments),
     Redo(RedoArguments),
     Exec(ExecArguments),
+    Plan(ProposeArguments),
     Revert(RevertArguments),
     Worktree(WorktreeArguments),
     Pin(PinArguments),

@@ -186,6 +186,17 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
         found.changes.iter().try_for_each(|change| name_status(change, printer))?;
         return Ok(true);
     }
+    let counts = counted.as_ref().map(|(counts, _)| &**counts);
+    listing(found, counts, printer)?;
+    Ok(counted.is_none_or(|(_, is_whole)| is_whole))
+}
+
+/// A line for each change, with the number of lines where these were counted, and what was not compared.
+pub(crate) fn listing(
+    found: &Comparison,
+    counts: Option<&[stat::Count]>,
+    printer: &mut Printer,
+) -> io::Result<()> {
     if !printer.style().quiet {
         let (before, after) = (name_of(&found.before), name_of(&found.after));
         let text = if found.changes.is_empty() {
@@ -195,15 +206,11 @@ fn show(found: &Comparison, arguments: &DiffArguments, context: &mut Context) ->
         };
         printer.prose(&text)?;
     }
-    let is_whole = counted.as_ref().is_none_or(|(_, is_whole)| *is_whole);
-    match &counted {
-        Some((counts, _)) => stat::print(found, counts, printer)?,
+    match counts {
+        Some(counts) => stat::print(found, counts, printer)?,
         None => summary(found, printer)?,
     }
-    if !printer.style().quiet {
-        print_not_compared(found, printer)?;
-    }
-    Ok(is_whole)
+    if printer.style().quiet { Ok(()) } else { print_not_compared(found, printer) }
 }
 
 /// One line for each change, and how many there are of each kind.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -15,7 +15,8 @@ use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::Trigger;
 use turnpoint::path::printable;
 use turnpoint::{
-    CaptureOptions, CaptureOutcome, CompareOptions, Error, IsolateOptions, RemovedRun, Run,
+    CaptureOptions, CaptureOutcome, CompareOptions, Comparison, Error, IsolateOptions, RemovedRun,
+    Run,
 };
 
 use crate::cli::context::Context;
@@ -23,13 +24,13 @@ use crate::cli::diff::{ChangeDocument, described};
 use crate::cli::exit::Exit;
 use crate::cli::failure::{self, Failure, NAMED_MAX, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, RootDocument, text_and_bytes};
+use crate::cli::json::{IdDocument, NoticeDocument, RootDocument, text_and_bytes};
 use crate::cli::printer::{self, Kind};
 use crate::cli::target;
 use crate::cli::worktree::{self, RemovedDocument};
 
 /// turnpoint itself failed.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 /// The command was found and cannot be run.
 const NOT_EXECUTABLE: u8 = 126;
 /// There is no such command.
@@ -88,18 +89,32 @@ enum KeepWhen {
     Success,
 }
 
+/// A command that is to run in a work tree of its own.
+pub(crate) struct Isolated<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) session: Option<&'a String>,
+    pub(crate) label: Option<&'a String>,
+    pub(crate) from: Option<&'a OsString>,
+    /// Whether the work tree is kept if the command fails, too.
+    pub(crate) is_kept_always: bool,
+    /// Whether what it prints goes to standard error.
+    pub(crate) output_is_aside: bool,
+}
+
 /// What there is to tell at the end.
-struct Account<'a> {
-    arguments: &'a ExecArguments,
+pub(crate) struct Account<'a> {
+    command: &'a [OsString],
     /// `None` where the command could not be started.
     ended: Option<ExitStatus>,
-    code: u8,
+    /// What the command ended with, or what stands for that.
+    pub(crate) code: u8,
     root: PathBuf,
     before: CheckpointId,
     after: Option<CheckpointId>,
-    /// `None` where that is not known.
-    changes: Option<Vec<Change>>,
+    /// What it changed; `None` where that is not known.
+    pub(crate) compared: Option<Comparison>,
     run: Option<RunAccount>,
+    is_proposal: bool,
 }
 
 /// What became of a work tree.
@@ -129,13 +144,8 @@ pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<E
         }
     }
     if arguments.worktree {
-        return Ok(isolated(arguments, context).unwrap_or_else(|failure| {
-            // What is missing for a run is told as every command tells it: nothing was done then.
-            match report(&failure, context) {
-                exit @ (Exit::Interrupted | Exit::Usage | Exit::Refused) => exit,
-                _ => Exit::Command(FAILED),
-            }
-        }));
+        let ran = in_work_tree(arguments, context);
+        return Ok(ran.unwrap_or_else(|failure| give_up_before(&failure, context)));
     }
     Ok(in_place(arguments, context).unwrap_or_else(|failure| match report(&failure, context) {
         exit @ Exit::Interrupted => exit,
@@ -147,10 +157,19 @@ fn report(failure: &Failure, context: &Context) -> Exit {
     failure::report(failure, context.printer.style(), &context.notices, Exit::Failed)
 }
 
+/// Tells why a run was not made, as every command tells it: nothing was done then.
+pub(crate) fn give_up_before(failure: &Failure, context: &Context) -> Exit {
+    match report(failure, context) {
+        // Whoever reads what is printed has seen enough.
+        exit @ (Exit::Done | Exit::Interrupted | Exit::Usage | Exit::Refused) => exit,
+        _ => Exit::Command(FAILED),
+    }
+}
+
 fn in_place(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
     let before = capture(arguments, &root, context)?;
-    let mut command = command(arguments);
+    let mut command = command(&arguments.command);
     command.current_dir(&context.settings.directory);
     let ended = match start(&mut command, context)? {
         Ok(status) => status,
@@ -159,13 +178,36 @@ fn in_place(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     // From here on the command's status is what counts, whatever fails beside it.
     let after = capture(arguments, &root, context);
     let after = after_or_told(after, context);
-    let changes = changes(&before, after.as_ref(), context);
-    let code = code_of(ended);
-    let ended = Some(ended);
-    let account = Account { arguments, ended, code, root, before, after, changes, run: None };
+    let account = Account {
+        command: &arguments.command,
+        ended: Some(ended),
+        code: code_of(ended),
+        compared: compare(&before, after.as_ref(), context),
+        root,
+        before,
+        after,
+        run: None,
+        is_proposal: false,
+    };
     tell(&account, context);
-    write_report(&account, context);
-    Ok(Exit::Command(code))
+    write_report(arguments, &account, context);
+    Ok(Exit::Command(account.code))
+}
+
+/// Runs the command in a work tree of its own.
+fn in_work_tree(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
+    let asked = Isolated {
+        command: &arguments.command,
+        session: arguments.session.as_ref(),
+        label: arguments.label.as_ref(),
+        from: arguments.from.as_ref(),
+        is_kept_always: arguments.keep == KeepWhen::Always,
+        output_is_aside: false,
+    };
+    let (account, failure) = isolated(&asked, context)?;
+    tell(&account, context);
+    write_report(arguments, &account, context);
+    failure.map_or(Ok(Exit::Command(account.code)), Err)
 }
 
 /// The checkpoint after the command; where it could not be made that is told.
@@ -173,20 +215,27 @@ fn after_or_told(after: Outcome<CheckpointId>, context: &Context) -> Option<Chec
     after
         .inspect_err(|failure| {
             report(failure, context);
-            let text = "what the command left is in no checkpoint";
-            context.printer.style().complain(Kind::Warning, text);
+            if !context.is_json() {
+                let text = "what the command left is in no checkpoint";
+                context.printer.style().complain(Kind::Warning, text);
+            }
         })
         .ok()
 }
 
-/// Runs the command in a work tree of its own.
-fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
+/// Makes a work tree, runs the command in it, and removes it again where it is not to be kept. With the
+/// account comes why the command could not be waited for, if that is so.
+///
+/// Fails where nothing was done.
+pub(crate) fn isolated<'a>(
+    asked: &Isolated<'a>,
+    context: &mut Context,
+) -> Outcome<(Account<'a>, Option<Failure>)> {
     let mut options = IsolateOptions::default();
-    options.session.clone_from(&arguments.session);
-    options.label.clone_from(&arguments.label);
-    options.command =
-        arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(from) = &arguments.from {
+    options.session = asked.session.cloned();
+    options.label = asked.label.cloned();
+    options.command = asked.command.iter().map(|word| word.to_string_lossy().into()).collect();
+    if let Some(from) = asked.from {
         let spec = target::parse_alone(std::slice::from_ref(from), None, None)?;
         options.from = Some(context.resolve(&spec)?);
     }
@@ -195,7 +244,10 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
     tell_incomplete(run.before(), context);
-    let mut command = command(arguments);
+    let mut command = command(asked.command);
+    if asked.output_is_aside {
+        command.stdout(Stdio::from(io::stderr()));
+    }
     // A program may believe PWD and not ask where it is.
     command.current_dir(run.directory()).env("PWD", run.directory());
     for name in Run::variables_to_remove() {
@@ -216,15 +268,22 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     let after = after.map(|outcome| outcome.checkpoint).map_err(Failure::from);
     let (root, before) = (run.path(), run.before().checkpoint.clone());
     let after = after_or_told(after, context);
-    let changes = changes(&before, after.as_ref(), context);
+    let compared = compare(&before, after.as_ref(), context);
     let (id, branch) = (run.id(), run.branch());
-    let is_kept = code == 0 || (arguments.keep == KeepWhen::Always && ended.is_some());
+    let is_kept = code == 0 || (asked.is_kept_always && ended.is_some());
     let removed = if is_kept { None } else { give_up(run, context) };
-    let run = Some(RunAccount { id, branch, removed });
-    let account = Account { arguments, ended, code, root, before, after, changes, run };
-    tell(&account, context);
-    write_report(&account, context);
-    failure.map_or(Ok(Exit::Command(code)), Err)
+    let account = Account {
+        command: asked.command,
+        ended,
+        code,
+        root,
+        before,
+        after,
+        compared,
+        run: Some(RunAccount { id, branch, removed }),
+        is_proposal: asked.output_is_aside,
+    };
+    Ok((account, failure))
 }
 
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
@@ -249,8 +308,13 @@ fn capture(arguments: &ExecArguments, root: &Path, context: &mut Context) -> Out
     Ok(outcome.checkpoint)
 }
 
-fn tell_incomplete(outcome: &CaptureOutcome, context: &Context) {
+fn tell_incomplete(outcome: &CaptureOutcome, context: &mut Context) {
     if !outcome.complete {
+        if context.is_json() {
+            let message = format!("{} is incomplete", outcome.checkpoint);
+            context.notices.push(NoticeDocument { code: "incomplete", message });
+            return;
+        }
         let style = context.printer.style();
         let text = format!("{} is incomplete: some paths could not be held", outcome.checkpoint);
         style.complain(Kind::Warning, &text);
@@ -258,9 +322,9 @@ fn tell_incomplete(outcome: &CaptureOutcome, context: &Context) {
     }
 }
 
-fn command(arguments: &ExecArguments) -> Command {
+fn command(words: &[OsString]) -> Command {
     // The parser does not let an empty one through.
-    let mut words = arguments.command.iter();
+    let mut words = words.iter();
     let mut command =
         Command::new(words.next().map_or(std::ffi::OsStr::new(""), OsString::as_os_str));
     command.args(words);
@@ -280,9 +344,14 @@ fn start(command: &mut Command, context: &mut Context) -> Outcome<Result<ExitSta
         Err(error) => {
             passing.end()?;
             let name = printable(command.get_program().as_encoded_bytes());
-            let style = context.printer.style();
-            style.complain(Kind::Error, &format!("cannot run {name}"));
-            style.complain(Kind::Cause, &error.to_string());
+            if context.is_json() {
+                let message = format!("cannot run {name}: {error}");
+                context.notices.push(NoticeDocument { code: "cannot-run", message });
+            } else {
+                let style = context.printer.style();
+                style.complain(Kind::Error, &format!("cannot run {name}"));
+                style.complain(Kind::Cause, &error.to_string());
+            }
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(Err(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE }))
         }
@@ -296,15 +365,15 @@ fn code_of(status: ExitStatus) -> u8 {
 }
 
 /// What the command changed; `None` where it cannot be told, which is no failure of the command.
-fn changes(
+fn compare(
     before: &CheckpointId,
     after: Option<&CheckpointId>,
     context: &mut Context,
-) -> Option<Vec<Change>> {
+) -> Option<Comparison> {
     let after = after?;
     let options = CompareOptions::default();
     match context.run(|store, monitor| store.compare(before, after, &options, monitor)) {
-        Ok(found) => Some(found.changes),
+        Ok(found) => Some(found),
         Err(error) => {
             let style = context.printer.style();
             failure::report(&error.into(), style, &context.notices, Exit::Failed);
@@ -313,24 +382,29 @@ fn changes(
     }
 }
 
-/// Says on standard error what has changed, and what became of the work tree.
-fn tell(account: &Account<'_>, context: &Context) {
+/// Says on standard error what has changed, but for a proposal, which is the answer; and what became of the
+/// work tree.
+pub(crate) fn tell(account: &Account<'_>, context: &Context) {
     if context.is_quiet() {
         return;
     }
-    if let Some(after) = &account.after {
+    if let Some(after) =
+        account.after.as_ref().filter(|_| !account.is_proposal || account.code != 0)
+    {
         tell_changes(account, after, context);
     }
     let style = context.printer.style();
     let path = printable(account.root.as_os_str().as_encoded_bytes());
     match &account.run {
-        None if account.changes.as_ref().is_some_and(Vec::is_empty) => {}
+        None if account.compared.as_ref().is_some_and(|it| it.changes.is_empty()) => {}
         None => {
             let text = format!("`turnpoint restore {}` goes back to before it", account.before);
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { id, branch, removed: None }) => {
             style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
+            let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
+            style.complain(Kind::Hint, &text);
             let text =
                 format!("`turnpoint worktree remove {id}` removes it once what is in it is held");
             style.complain(Kind::Hint, &text);
@@ -348,14 +422,14 @@ fn tell_changes(account: &Account<'_>, after: &CheckpointId, context: &Context) 
     let Some(ended) = account.ended else { return };
     let before = &account.before;
     let style = context.printer.style();
-    let name = printable(account.arguments.command[0].as_encoded_bytes());
+    let name = printable(account.command[0].as_encoded_bytes());
     let end = match (ended.code(), ended.signal()) {
         (Some(0), _) => String::new(),
         (Some(code), _) => format!(", ended with {code}"),
         (None, Some(signal)) => format!(", killed by signal {signal}"),
         (None, None) => String::new(),
     };
-    let Some(changes) = &account.changes else {
+    let Some(Comparison { changes, .. }) = &account.compared else {
         let text = format!("{name}{end}: what it changed is not known");
         return style.complain(Kind::Note, &text);
     };
@@ -405,7 +479,7 @@ struct WordDocument {
 }
 
 #[derive(Serialize)]
-struct ReportDocument {
+pub(crate) struct ReportDocument {
     command: Vec<WordDocument>,
     status: u8,
     signal: Option<i32>,
@@ -425,32 +499,36 @@ struct RunDocument {
     removed: Option<RemovedDocument>,
 }
 
-/// Writes the document that was asked for. That this fails is told, and changes nothing else.
-fn write_report(account: &Account<'_>, context: &Context) {
-    let Some(file) = &account.arguments.report else { return };
+/// What happened.
+pub(crate) fn document(account: &Account<'_>) -> ReportDocument {
     let word = |word: &OsString| {
         let (text, text_bytes) = text_and_bytes(word.as_encoded_bytes());
         WordDocument { text, text_bytes }
     };
-    let document = ReportDocument {
-        command: account.arguments.command.iter().map(word).collect(),
+    ReportDocument {
+        command: account.command.iter().map(word).collect(),
         status: account.code,
         signal: account.ended.and_then(|ended| ended.signal()),
         root: RootDocument::from(account.root.as_path()),
         before: IdDocument::from(&account.before),
         after: account.after.as_ref().map(IdDocument::from),
         changes: account
-            .changes
+            .compared
             .as_ref()
-            .map(|changes| changes.iter().map(ChangeDocument::from).collect()),
+            .map(|found| found.changes.iter().map(ChangeDocument::from).collect()),
         run: account.run.as_ref().map(|run| RunDocument {
             run: run.id.to_string(),
             branch: run.branch.clone(),
             removed: run.removed.as_ref().map(RemovedDocument::from),
         }),
-    };
+    }
+}
+
+/// Writes the document that was asked for. That this fails is told, and changes nothing else.
+fn write_report(arguments: &ExecArguments, account: &Account<'_>, context: &Context) {
+    let Some(file) = &arguments.report else { return };
     let path = context.settings.directory.join(file);
-    let written = printer::document(&document, &context.notices)
+    let written = printer::document(&document(account), &context.notices)
         .and_then(|text| fs::write(&path, text + "\n"));
     if let Err(source) = written {
         let error = Error::Io { verb: "write", path, source };

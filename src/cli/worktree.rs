@@ -22,7 +22,7 @@ use crate::cli::plan::{self, Asked, Verb};
 use crate::cli::printer::Kind;
 use crate::cli::table::{Align, Table};
 
-/// List, apply or remove the work trees of `turnpoint exec --worktree`
+/// List, apply or remove the work trees of `turnpoint exec --worktree` and `turnpoint plan`
 ///
 /// A work tree is removed only once a checkpoint holds its files, and refs lead to the commits that only
 /// it has. It stays where something in it could not be held, and where a process works in it.
@@ -117,7 +117,14 @@ struct PruneArguments {
     dry_run: bool,
 }
 
-/// Lists or removes runs.
+impl WorktreeArguments {
+    /// Whether the checkout is to be changed.
+    pub(crate) const fn applies(&self) -> bool {
+        matches!(self.command, WorktreeCommand::Apply(_))
+    }
+}
+
+/// Lists, applies or removes runs.
 pub(crate) fn run(arguments: &WorktreeArguments, context: &mut Context) -> Outcome<Exit> {
     match &arguments.command {
         WorktreeCommand::List(arguments) => list(arguments, context),

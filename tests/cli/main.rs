@@ -28,6 +28,7 @@ mod log;
 mod long_walk;
 mod packs;
 mod pick;
+mod proposing;
 mod purge;
 mod quarantine;
 mod questions;

@@ -85,7 +85,7 @@ pub(crate) fn only(program: &Program) -> (String, PathBuf) {
 
 /// That nothing of any run is left in the checkout or in git.
 #[track_caller]
-fn assert_cleared(program: &Program) {
+pub(crate) fn assert_cleared(program: &Program) {
     assert!(!program.workspace().join(".turnpoint").exists(), "a directory is left");
     let branches = program.git(["for-each-ref", "refs/heads/turnpoint"]);
     assert_eq!(branches, "", "a branch is left");
