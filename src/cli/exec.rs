@@ -65,6 +65,9 @@ pub(crate) struct ExecArguments {
         requires = "worktree"
     )]
     keep: KeepWhen,
+    /// Before the work tree is removed hold what git ignores or turnpoint excludes, too
+    #[arg(long, requires = "worktree")]
+    ignored: bool,
     /// The session to add to [default: that of the workspace; with --worktree one for all such runs]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
@@ -219,7 +222,7 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
     let changes = changes(&before, after.as_ref(), context);
     let (id, branch) = (run.id(), run.branch());
     let is_kept = code == 0 || (arguments.keep == KeepWhen::Always && ended.is_some());
-    let removed = if is_kept { None } else { give_up(run, context) };
+    let removed = if is_kept { None } else { give_up(run, arguments.ignored, context) };
     let run = Some(RunAccount { id, branch, removed });
     let account = Account { arguments, ended, code, root, before, after, changes, run };
     tell(&account, context);
@@ -229,8 +232,9 @@ fn isolated(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exit> {
 
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
 /// told.
-fn give_up(run: Run, context: &mut Context) -> Option<RemovedRun> {
-    let options = worktree::removal(context);
+fn give_up(run: Run, ignored: bool, context: &mut Context) -> Option<RemovedRun> {
+    let mut options = worktree::removal(context);
+    options.ignored = ignored;
     let removed = context.run(|store, monitor| store.remove_run(run, &options, monitor));
     removed.map_err(|error| report(&error.into(), context)).ok()
 }
