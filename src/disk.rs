@@ -27,12 +27,12 @@ pub(crate) use std::fs::File;
 pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Names, Placed, file_stat};
 pub(crate) use edit::{edit_durably, make_directories};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
-pub(crate) use lock::{Lock, LockKind, lock, try_lock};
+pub(crate) use lock::{Lock, LockKind, lock, try_lock, try_lock_directory};
 pub(crate) use names::{
-    allocated, copy_attributes, finish_file, hash_file, is_abandoned, is_directory, list_dir,
-    make_directory_if_missing, modified_ns, overwrite, read_start, real_path, remove_abandoned,
-    remove_directory_if_empty, remove_file, remove_tree, replace, require_space, reserve,
-    set_file_mode, touch,
+    Extent, copy_attributes, copy_file, extent, finish_file, hash_file, is_abandoned, is_directory,
+    list_dir, make_directory_if_missing, modified_ns, overwrite, read_start, real_path,
+    remove_abandoned, remove_directory_if_empty, remove_file, remove_tree, replace, require_space,
+    reserve, set_file_mode, touch,
 };
 pub(crate) use small::{
     Created, append_line, append_line_soon, append_missing_line, check_size, create_dir_with,
@@ -42,5 +42,5 @@ pub(crate) use small::{
 pub(crate) use sync::{ToSync, sync_all};
 pub(crate) use system::{
     available_bytes, boot_id, coarse_now_ns, end_group, file_system, is_withheld, machine_id,
-    mounts_below, processes_that_stay_in, user,
+    mounts_below, processes_that_stay_in, programs_that_stay_in, user,
 };

@@ -6,6 +6,8 @@
 //! closed stdin and a bounded output. git is never needed: a machine without it, or a repository that
 //! it refuses, is an outcome ([`GitError`]), not a failure of the capture.
 
+mod locks;
+mod status;
 mod worktree;
 
 use std::ffi::OsStr;
@@ -25,10 +27,12 @@ use crate::limits;
 use crate::manifest::GitState;
 use crate::path::{RelPath, printable};
 
+pub(crate) use locks::{RefLock, clear_locks};
+pub(crate) use status::{Status, commit_staged, status};
 pub(crate) use worktree::{
-    Administration, Place, Status, Tips, add_worktree, administration, commit_staged, common_dir,
-    complete, count_since, delete_branch, exclude, exists, keep, kept_refs, lead_back,
-    only_led_to_by, place_of, remove_worktree, status, tips,
+    Administration, Place, Tips, add_worktree, administration, common_dir, complete, count_since,
+    delete_branch, exclude, exists, keep, kept_refs, lead_back, only_led_to_by, place_of,
+    remove_worktree, tips,
 };
 
 /// What git exports to its hooks and reads back, which would lead our runs into another repository:

@@ -7,12 +7,14 @@ mod removing;
 
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
-    Found, Stage, content, find, keep, lead_back, look, not_held, refuse_busy, remove, submodules,
+    Found, Stage, clear_locks, content, find, keep, lead_back, left_out, look, not_held,
+    refuse_busy, remove, submodules,
 };
 
 use crate::error::{Error, IsolationError};
 use crate::git::GitError;
 use crate::id::{CheckpointId, RunId};
+use crate::path::RelPath;
 use crate::settings::ScopeSettings;
 
 /// How to remove the work tree of a run.
@@ -28,6 +30,32 @@ pub struct RemoveOptions {
     pub scope: ScopeSettings,
 }
 
+/// What of a work tree no checkpoint holds and git does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Each path, a whole directory being one, and why.
+    pub paths: Vec<(RelPath, String)>,
+    /// How many files these are.
+    pub files: u64,
+    /// How much of the disk they take.
+    pub bytes: u64,
+}
+
+/// What is in the work tree of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunContent {
+    /// How many paths git finds changed, those that are not tracked too.
+    pub changed: u64,
+    /// How many commits only the run has.
+    pub commits: u64,
+    /// How much of the disk it takes.
+    pub bytes: u64,
+    /// What git ignores, which a removal holds only where that is asked of it.
+    pub ignored: LeftOut,
+}
+
 /// What was removed, and what is left of it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -39,6 +67,8 @@ pub struct RemovedRun {
     pub kept: Option<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
+    /// What went with it and is held nowhere: what git ignores, and what was given up.
+    pub left_out: LeftOut,
 }
 
 /// What git's failure at `what` is to the caller.

@@ -52,7 +52,7 @@ pub use error::{
     PurgeError, QueryError, Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
-pub use isolate::{RemoveOptions, RemovedRun};
+pub use isolate::{LeftOut, RemoveOptions, RemovedRun, RunContent};
 pub use monitor::{Monitor, Notice, Phase};
 pub use purge::{
     Holder, KeptContent, PurgeOutcome, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath,
@@ -66,8 +66,8 @@ pub use settings::PruneRule;
 pub use store::{
     Accounts, Answer, CheckpointSummary, CompareOptions, Compared, Comparison, DiskUse,
     EndedRestore, Examination, ForgottenOperation, FoundPath, FoundPaths, InvalidSpec,
-    IsolateOptions, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore, OperationLog,
-    PathHistory, PathStep, PrunedRuns, Run, RunContent, RunListing, RunSummary, SessionSummary,
+    IsolateOptions, KeptRun, ListItem, ListQuery, Listing, Logged, Mended, OpenRestore,
+    OperationLog, PathHistory, PathStep, PrunedRuns, Run, RunListing, RunSummary, SessionSummary,
     ShownCheckpoint, Spec, StatesBetween, Store, Treatment, Turn, Which,
 };
 pub use verify::{Finding, FindingKind, RebuildOutcome, VerifyOptions, VerifyReport};

@@ -97,6 +97,9 @@ pub const VANISHED_LOOKS_MAX: u32 = 4;
 /// Before the work tree of a run is removed it is captured until nothing new is found, this often at most.
 pub const REMOVAL_LOOKS_MAX: u32 = 5;
 
+/// A lock of a ref that was not touched for so long, while no git is at work, was left by a killed one.
+pub const REF_LOCK_DEAD_AFTER: Duration = Duration::from_secs(10);
+
 /// A process that is in a work tree is given this time to leave before the removal is refused.
 pub const LEAVING_WAIT_MAX: Duration = Duration::from_secs(2);
 

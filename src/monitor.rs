@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::path::RelPath;
+
 /// A part of an operation that may take long enough to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,6 +74,18 @@ pub enum Notice {
     Remark {
         /// A sentence without a final period.
         text: String,
+    },
+    /// A work tree is about to be removed with something in it that no checkpoint holds, by the rules of its
+    /// removal.
+    LeftOut {
+        /// The work tree.
+        path: PathBuf,
+        /// Each path in it, a whole directory being one, and why.
+        paths: Vec<(RelPath, String)>,
+        /// How many files these are.
+        files: u64,
+        /// How much of the disk they take.
+        bytes: u64,
     },
     /// The index was missing or damaged and was built anew from the manifests.
     IndexRebuilt {

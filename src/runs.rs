@@ -213,6 +213,19 @@ impl Runs {
         Ok(())
     }
 
+    /// The runs with this id: of more than one repository there may be one.
+    ///
+    /// Cost: one look for each workspace, and one small file.
+    pub(crate) fn with_id(&self, id: RunId) -> Result<Vec<RunRecord>> {
+        let workspaces = self.layout.workspaces();
+        if !disk::is_directory(&workspaces)? {
+            return Ok(Vec::new());
+        }
+        let names = disk::list_dir(&workspaces)?.into_iter();
+        let ids = names.filter_map(|(name, _)| parsed(&name));
+        ids.filter_map(|workspace| self.read(workspace, id).transpose()).collect()
+    }
+
     /// Every run, in order of its beginning, and the records that cannot be understood.
     ///
     /// Cost: one small file each.

@@ -24,6 +24,7 @@ mod preparing;
 mod purging;
 mod quarantining;
 mod querying;
+mod removing;
 mod repairing;
 mod restoring;
 mod retaining;
@@ -45,8 +46,9 @@ pub use examining::Examination;
 pub use history::{
     CheckpointSummary, ListItem, ListQuery, Listing, OpenRestore, SessionSummary, ShownCheckpoint,
 };
-pub use isolating::{IsolateOptions, PrunedRuns, Run, RunContent, RunListing, RunSummary};
+pub use isolating::{IsolateOptions, Run};
 pub use querying::Answer;
+pub use removing::{KeptRun, PrunedRuns, RunListing, RunSummary};
 pub use repairing::{Mended, Treatment};
 pub use restoring::EndedRestore;
 pub use retaining::ForgottenOperation;

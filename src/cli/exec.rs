@@ -66,6 +66,9 @@ pub(crate) struct ExecArguments {
         requires = "worktree"
     )]
     keep: KeepWhen,
+    /// Before the work tree is removed hold what git ignores or turnpoint excludes, too
+    #[arg(long, requires = "worktree")]
+    ignored: bool,
     /// The session to add to [default: that of the workspace; with --worktree one for all such runs]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
@@ -97,6 +100,8 @@ pub(crate) struct Isolated<'a> {
     pub(crate) from: Option<&'a OsString>,
     /// Whether the work tree is kept if the command fails, too.
     pub(crate) is_kept_always: bool,
+    /// Whether what is ignored is held, too, before the work tree is removed.
+    pub(crate) holds_ignored: bool,
     /// Whether what it prints goes to standard error.
     pub(crate) output_is_aside: bool,
 }
@@ -202,6 +207,7 @@ fn in_work_tree(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exi
         label: arguments.label.as_ref(),
         from: arguments.from.as_ref(),
         is_kept_always: arguments.keep == KeepWhen::Always,
+        holds_ignored: arguments.ignored,
         output_is_aside: false,
     };
     let (account, failure) = isolated(&asked, context)?;
@@ -271,7 +277,7 @@ pub(crate) fn isolated<'a>(
     let compared = compare(&before, after.as_ref(), context);
     let (id, branch) = (run.id(), run.branch());
     let is_kept = code == 0 || (asked.is_kept_always && ended.is_some());
-    let removed = if is_kept { None } else { give_up(run, context) };
+    let removed = if is_kept { None } else { give_up(run, asked.holds_ignored, context) };
     let account = Account {
         command: asked.command,
         ended,
@@ -288,8 +294,9 @@ pub(crate) fn isolated<'a>(
 
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
 /// told.
-fn give_up(run: Run, context: &mut Context) -> Option<RemovedRun> {
-    let options = worktree::removal(context);
+fn give_up(run: Run, ignored: bool, context: &mut Context) -> Option<RemovedRun> {
+    let mut options = worktree::removal(context);
+    options.ignored = ignored;
     let removed = context.run(|store, monitor| store.remove_run(run, &options, monitor));
     removed.map_err(|error| report(&error.into(), context)).ok()
 }

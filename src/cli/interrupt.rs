@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::{SigId, flag, low_level};
 
 use crate::cli::exit::Exit;
@@ -39,7 +40,7 @@ struct Second {
 #[derive(Debug)]
 pub(crate) struct PassingOn {
     interrupt: Interrupt,
-    signals: Signals,
+    signals: SignalsInfo<WithRawSiginfo>,
 }
 
 impl Interrupt {
@@ -75,11 +76,7 @@ impl Interrupt {
     /// Leaves signals to a command that is about to be started. None that comes from now on is lost or
     /// ends this process.
     pub(crate) fn pass_on(&self) -> io::Result<PassingOn> {
-        // The keyboard's reach the command by themselves, as it is of the same process group.
-        for signal in heeded([SIGINT, SIGQUIT]) {
-            flag::register(signal, Arc::default())?;
-        }
-        let signals = Signals::new(heeded([SIGTERM, SIGHUP]))?;
+        let signals = SignalsInfo::new(heeded([SIGINT, SIGQUIT, SIGTERM, SIGHUP]))?;
         for Second { ending, flag, .. } in self.registered().drain(..) {
             low_level::unregister(ending);
             low_level::unregister(flag);
@@ -133,17 +130,22 @@ impl Interrupt {
 }
 
 impl PassingOn {
-    /// Waits for the command, and passes on what would end this process. From then on signals mean what
-    /// they meant before.
+    /// Waits for the command, and passes on each SIGINT, SIGQUIT, SIGTERM and SIGHUP that a process sent to this
+    /// one. Those of the terminal reach the command by themselves, as it is of the same process group; whether
+    /// a process sent one to that whole group nobody can know, and the command gets it twice then. From the
+    /// end on signals mean what they meant before.
     pub(crate) fn wait(mut self, child: &mut Child) -> io::Result<ExitStatus> {
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| io::Error::other("the command has no process id"))?;
         let handle = self.signals.handle();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for signal in &mut self.signals {
-                    // The command may have given itself rights that this process lacks.
-                    if let Some(signal) = Signal::from_named_raw(signal) {
+                for sent in &mut self.signals {
+                    // The kernel's own, which those of the terminal are, have a positive code (sigaction(2)).
+                    let is_of_a_process = sent.si_code <= 0;
+                    let signal = Signal::from_named_raw(sent.si_signo);
+                    if let Some(signal) = signal.filter(|_| is_of_a_process) {
+                        // The command may have given itself rights that this process lacks.
                         rustix::process::kill_process(id, signal).ok();
                     }
                 }

@@ -72,6 +72,7 @@ fn propose(arguments: &ProposeArguments, context: &mut Context) -> Outcome<Exit>
         label: arguments.label.as_ref(),
         from: arguments.from.as_ref(),
         is_kept_always: false,
+        holds_ignored: false,
         output_is_aside: true,
     };
     let (account, failure) = exec::isolated(&isolated, context)?;

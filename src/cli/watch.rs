@@ -16,6 +16,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::printer::{self, Kind, Style};
 use crate::cli::trace::Trace;
+use crate::cli::worktree;
 
 /// What is done sooner than this shows no progress: a line that flashes up tells nobody anything.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -234,6 +235,17 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
         | Notice::PurgeCompleted { .. }
         | Notice::PurgeLeftOpen { .. } => describe_interrupted(notice),
         Notice::Remark { text } => (Kind::Note, "remark", text.clone()),
+        Notice::LeftOut { path, paths, files, bytes } => (
+            Kind::Note,
+            "left-out",
+            format!(
+                "no checkpoint holds {} ({}) in {}: {}",
+                format::counted(*files, "file", "files"),
+                format::size(*bytes),
+                path.display(),
+                worktree::named(paths)
+            ),
+        ),
         Notice::IndexRebuilt { damage, checkpoints } => (
             Kind::Note,
             "index-rebuilt",

@@ -8,8 +8,10 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::id::RunId;
-use turnpoint::path::printable;
-use turnpoint::{Error, RemoveOptions, RemovedRun, RestoreOptions, RunState, RunSummary};
+use turnpoint::path::{RelPath, printable};
+use turnpoint::{
+    Error, KeptRun, LeftOut, RemoveOptions, RemovedRun, RestoreOptions, RunState, RunSummary,
+};
 
 use crate::cli::arguments::duration;
 use crate::cli::ask;
@@ -22,10 +24,14 @@ use crate::cli::plan::{self, Asked, Verb};
 use crate::cli::printer::Kind;
 use crate::cli::table::{Align, Table};
 
+/// How many paths a line names.
+const NAMED_IN_LINE_MAX: usize = 5;
+
 /// List, apply or remove the work trees of `turnpoint exec --worktree` and `turnpoint plan`
 ///
 /// A work tree is removed only once a checkpoint holds its files, and refs lead to the commits that only
-/// it has. It stays where something in it could not be held, and where a process works in it.
+/// it has. It stays where something in it could not be held, and where a process works in it. What git
+/// ignores is held with --ignored only; else it is named before it goes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint worktree list\n  \
@@ -59,7 +65,7 @@ struct ListArguments {
 /// What is held before a work tree goes.
 #[derive(Debug, Args)]
 struct HoldArguments {
-    /// Hold what is ignored or excluded, too: build folders, dependencies
+    /// Hold what git ignores or turnpoint excludes, too: build folders, dependencies
     #[arg(long)]
     ignored: bool,
 }
@@ -158,6 +164,7 @@ struct RunDocument<'a> {
     changed: Option<u64>,
     commits: Option<u64>,
     bytes: Option<u64>,
+    ignored: Option<LeftOutDocument>,
     kept: Option<IdDocument>,
     refs: &'a [String],
 }
@@ -177,9 +184,10 @@ impl<'a> From<&'a RunSummary> for RunDocument<'a> {
             ended_at: run.ended_at.map(|time| time.to_string()),
             status: run.status,
             before: run.before.as_ref().map(IdDocument::from),
-            changed: run.content.map(|content| content.changed),
-            commits: run.content.map(|content| content.commits),
-            bytes: run.content.map(|content| content.bytes),
+            changed: run.content.as_ref().map(|content| content.changed),
+            commits: run.content.as_ref().map(|content| content.commits),
+            bytes: run.content.as_ref().map(|content| content.bytes),
+            ignored: run.content.as_ref().map(|content| LeftOutDocument::from(&content.ignored)),
             kept: run.kept.as_ref().map(IdDocument::from),
             refs: &run.refs,
         }
@@ -199,8 +207,8 @@ fn state(run: &RunSummary) -> &'static str {
 
 fn list(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
-    let mut listing = context.run(|store, monitor| store.runs(&directory, monitor))?;
-    listing.runs.retain(|run| (run.state == RunState::Removed) == arguments.removed);
+    let removed = arguments.removed;
+    let listing = context.run(|store, monitor| store.runs(&directory, removed, monitor))?;
     if context.is_json() {
         let runs = listing.runs.iter().map(RunDocument::from).collect();
         let unreadable = listing.unreadable.iter().map(ReasonDocument::from).collect();
@@ -240,9 +248,9 @@ fn table(runs: &[RunSummary]) -> Table {
             run.id.to_string(),
             state(run).to_owned(),
             format::age(run.started_at, now),
-            run.content.map_or_else(unknown, |content| format::size(content.bytes)),
-            run.content.map_or_else(unknown, |content| format::number(content.changed)),
-            run.content.map_or_else(unknown, |content| format::number(content.commits)),
+            run.content.as_ref().map_or_else(unknown, |content| format::size(content.bytes)),
+            run.content.as_ref().map_or_else(unknown, |content| format::number(content.changed)),
+            run.content.as_ref().map_or_else(unknown, |content| format::number(content.commits)),
             command(run),
         ]);
     }
@@ -265,6 +273,17 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     Ok(())
 }
 
+/// The first of some paths, each with what is to be said of it, and how many more there are.
+pub(crate) fn named(paths: &[(RelPath, String)]) -> String {
+    let shown = |(path, reason): &(RelPath, String)| format!("{path} ({reason})");
+    let mut named: Vec<String> = paths.iter().take(NAMED_IN_LINE_MAX).map(shown).collect();
+    let more = paths.len().saturating_sub(NAMED_IN_LINE_MAX);
+    if more > 0 {
+        named.push(format!("and {} more", format::number(more as u64)));
+    }
+    named.join(", ")
+}
+
 /// What is left of a run that was removed, a line each.
 pub(crate) fn left(kept: Option<&turnpoint::id::CheckpointId>, refs: &[String]) -> Vec<String> {
     let files = kept.map(|kept| format!("{kept} holds its files"));
@@ -276,6 +295,26 @@ pub(crate) struct RemovedDocument {
     run: String,
     kept: Option<IdDocument>,
     refs: Vec<String>,
+    left_out: LeftOutDocument,
+}
+
+/// What is, or was, in a work tree and is held by nothing.
+#[derive(Serialize)]
+pub(crate) struct LeftOutDocument {
+    files: u64,
+    bytes: u64,
+    paths: Vec<ReasonDocument>,
+}
+
+impl From<&LeftOut> for LeftOutDocument {
+    fn from(left_out: &LeftOut) -> Self {
+        let one = |(path, reason): &(RelPath, String)| ReasonDocument {
+            path: PathDocument::from(path),
+            reason: reason.clone(),
+        };
+        let paths = left_out.paths.iter().map(one).collect();
+        Self { files: left_out.files, bytes: left_out.bytes, paths }
+    }
 }
 
 impl From<&RemovedRun> for RemovedDocument {
@@ -284,6 +323,7 @@ impl From<&RemovedRun> for RemovedDocument {
             run: removed.id.to_string(),
             kept: removed.kept.as_ref().map(IdDocument::from),
             refs: removed.refs.clone(),
+            left_out: LeftOutDocument::from(&removed.left_out),
         }
     }
 }
@@ -291,7 +331,7 @@ impl From<&RemovedRun> for RemovedDocument {
 fn apply(arguments: &ApplyArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let id = arguments.run;
-    let run = context.run(|store, monitor| store.run_of(&directory, id, monitor))?;
+    let run = context.run(|store, monitor| store.run(&directory, id, monitor))?;
     let mut options = RestoreOptions::default();
     options.session.clone_from(&arguments.session);
     let verb = Verb::Apply { run: id, is_there: run.state != RunState::Removed };
@@ -311,11 +351,11 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let id = arguments.run;
     if !arguments.yes {
-        let run = context.run(|store, monitor| store.run_of(&directory, id, monitor))?;
+        let run = context.run(|store, monitor| store.run(&directory, id, monitor))?;
         let needs_yes = arguments.discard || (run.state != RunState::Removed && run.has_work());
         if needs_yes {
             if !context.is_json() {
-                context.printer.prose(&work_in(&run))?;
+                context.printer.prose(&work_in(&run, arguments.hold.ignored))?;
             }
             if !ask::can_ask(context) {
                 context.printer.flush()?;
@@ -324,7 +364,7 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
             let question = if arguments.discard {
                 "Remove it, with what could not be held?"
             } else {
-                "Remove it, once all of that is held?"
+                "Remove it, once the rest is held?"
             };
             if !ask::confirm(context, question)? {
                 return Ok(Exit::Refused);
@@ -344,16 +384,19 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     Ok(Exit::Done)
 }
 
-fn work_in(run: &RunSummary) -> String {
+fn work_in(run: &RunSummary, holds_ignored: bool) -> String {
     let path = printable(run.path.as_os_str().as_bytes());
-    match run.content {
-        None => format!("what is in {path} is not known"),
-        Some(content) => {
-            let changed = format::counted(content.changed, "changed path", "changed paths");
-            let commits = format::counted(content.commits, "commit", "commits");
-            format!("{path} has {changed}, and {} has {commits} of its own", run.branch)
-        }
+    let Some(content) = &run.content else { return format!("what is in {path} is not known") };
+    let changed = format::counted(content.changed, "changed path", "changed paths");
+    let commits = format::counted(content.commits, "commit", "commits");
+    let text = format!("{path} has {changed}, and {} has {commits} of its own", run.branch);
+    let ignored = &content.ignored;
+    if ignored.files == 0 || holds_ignored {
+        return text;
     }
+    let files = format::counted(ignored.files, "file", "files");
+    let (size, named) = (format::size(ignored.bytes), named(&ignored.paths));
+    format!("{text}; {files} ({size}) there will not be held: {named}")
 }
 
 fn tell(removed: &RemovedRun, context: &mut Context) -> io::Result<()> {
@@ -370,6 +413,24 @@ struct PruneDocument<'a> {
     planned: Vec<RunDocument<'a>>,
     removed: Vec<RemovedDocument>,
     refused: Vec<RefusedDocument>,
+    kept: Vec<KeptDocument>,
+}
+
+#[derive(Serialize)]
+struct KeptDocument {
+    run: String,
+    reason: &'static str,
+    ended_at: Option<String>,
+}
+
+impl From<&(RunId, KeptRun)> for KeptDocument {
+    fn from((run, why): &(RunId, KeptRun)) -> Self {
+        let (reason, ended_at) = match why {
+            KeptRun::Ended(at) => ("ended", Some(at.to_string())),
+            _ => ("running", None),
+        };
+        Self { run: run.to_string(), reason, ended_at }
+    }
 }
 
 #[derive(Serialize)]
@@ -399,6 +460,7 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
             planned: pruned.planned.iter().map(RunDocument::from).collect(),
             removed: pruned.removed.iter().map(RemovedDocument::from).collect(),
             refused: pruned.refused.iter().map(refused).collect(),
+            kept: pruned.kept.iter().map(KeptDocument::from).collect(),
         })?;
         return Ok(exit);
     }
@@ -412,6 +474,7 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
         for removed in &pruned.removed {
             tell(removed, context)?;
         }
+        tell_kept(&pruned.kept, arguments, context)?;
     }
     context.printer.flush()?;
     for (id, error) in pruned.refused {
@@ -420,4 +483,33 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
         failure::report(&error.into(), style, &[], Exit::Failed);
     }
     Ok(exit)
+}
+
+/// Which runs were not due, why, and what removes them.
+fn tell_kept(
+    kept: &[(RunId, KeptRun)],
+    arguments: &PruneArguments,
+    context: &mut Context,
+) -> io::Result<()> {
+    let now = Timestamp::now();
+    let mut has_ended = false;
+    for (id, why) in kept {
+        let why = match why {
+            KeptRun::Ended(at) => {
+                has_ended = true;
+                format!("its command ended {}", format::age(*at, now))
+            }
+            _ => "it is at work".to_owned(),
+        };
+        context.printer.prose(&format!("run {id} stays: {why}"))?;
+    }
+    if has_ended {
+        context.printer.flush()?;
+        let which =
+            if arguments.older_than.is_some() { "a shorter TIME" } else { "`--older-than TIME`" };
+        let text =
+            format!("{which} removes those that have ended, `turnpoint worktree remove RUN` one");
+        context.printer.style().complain(Kind::Hint, &text);
+    }
+    Ok(())
 }

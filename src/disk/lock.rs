@@ -103,6 +103,28 @@ pub(crate) fn try_lock(path: &Path, kind: LockKind) -> Result<Option<Lock>> {
     }
 }
 
+/// Takes the lock of the directory at `path` itself if it is free now; `None` also where there is none.
+pub(crate) fn try_lock_directory(path: &Path, kind: LockKind) -> Result<Option<Lock>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error).at("open", path),
+    };
+    if !try_flock(&file, kind, path)? {
+        return Ok(None);
+    }
+    let held = retry_on_intr(|| rustix::fs::fstat(&file)).at("examine", path)?;
+    match retry_on_intr(|| rustix::fs::lstat(path)) {
+        Ok(named) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino) => {
+            Ok(Some(Lock { file }))
+        }
+        // It was removed meanwhile.
+        Ok(_) | Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error).at("examine", path),
+    }
+}
+
 /// Locks an open file if nobody else holds it; `path` is for the error only.
 pub(super) fn try_flock(file: &File, kind: LockKind, path: &Path) -> Result<bool> {
     loop {

@@ -188,21 +188,46 @@ pub(crate) fn remove_directory_if_empty(path: &Path) {
     drop(std::fs::remove_dir(path));
 }
 
-/// What a name in `dir` and everything below it take. What goes meanwhile takes nothing.
-pub(crate) fn allocated(dir: &Dir, name: &[u8]) -> Result<u64> {
-    let Some(stat) = dir.stat(name)? else { return Ok(0) };
-    let mut bytes = stat.allocated_bytes();
-    if stat.kind == FileKind::Dir {
+/// What is at and below a name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// How many things that are no directories.
+    pub(crate) files: u64,
+    /// How much of the disk they and the directories take.
+    pub(crate) bytes: u64,
+}
+
+impl std::ops::AddAssign for Extent {
+    fn add_assign(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What is at and below a name in `dir`. What goes meanwhile takes nothing.
+pub(crate) fn extent(dir: &Dir, name: &[u8]) -> Result<Extent> {
+    let Some(stat) = dir.stat(name)? else { return Ok(Extent::default()) };
+    let is_dir = stat.kind == FileKind::Dir;
+    let mut all = Extent { files: u64::from(!is_dir), bytes: stat.allocated_bytes() };
+    if is_dir {
         let inside = match dir.open_child(name) {
             Ok(inside) => inside,
             Err(error) if crate::disk::is_withheld(&error) => return Err(error),
-            Err(_) => return Ok(bytes),
+            Err(_) => return Ok(all),
         };
         for name in inside.names()? {
-            bytes += allocated(&inside, &name)?;
+            all += extent(&inside, &name)?;
         }
     }
-    Ok(bytes)
+    Ok(all)
+}
+
+/// Copies a file to a new name in `dir`, with mode 0600. Not durable.
+pub(crate) fn copy_file(from: &Path, dir: &Dir, name: &[u8]) -> Result<()> {
+    let mut source = File::open(from).at("open", from)?;
+    let mut copy = dir.create_file(name)?;
+    std::io::copy(&mut source, &mut copy).at("write", dir.path_of(name))?;
+    Ok(())
 }
 
 /// Removes `name` and, if it is a directory, everything in it. Never follows a symlink.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -138,37 +138,62 @@ pub(crate) fn end_group(child: &mut std::process::Child) -> std::io::Result<()> 
 }
 
 /// The processes that go on having `directory`, a real path, or one in it, as their working directory: those
-/// that leave it within `wait_max` are none, such as what git starts in the background after a commit.
-pub(crate) fn processes_that_stay_in(directory: &Path, wait_max: Duration) -> Result<Vec<u32>> {
+/// that leave it within [`limits::LEAVING_WAIT_MAX`] are none, such as what git starts in the background
+/// after a commit.
+///
+/// Cost: one call for each process of the machine.
+pub(crate) fn processes_that_stay_in(directory: &Path) -> Result<Vec<u32>> {
+    staying(|id| {
+        // One that has ended meanwhile, or is another user's, says nothing.
+        let place = std::fs::read_link(format!("/proc/{id}/cwd"));
+        place.is_ok_and(|place| place.starts_with(directory))
+    })
+}
+
+/// The runs of `program` that go on being at work in one of `places`: their working directory is there, or
+/// one of their words names it, or this user may not know. Those that wait for others do not count:
+/// `daemon` is in one of their words.
+///
+/// Cost: two calls for each process of the machine.
+pub(crate) fn programs_that_stay_in(program: &str, places: &[PathBuf]) -> Result<Vec<u32>> {
+    staying(|id| {
+        let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let words: Vec<String> = words
+            .split(|&byte| byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let name = words[0].rsplit('/').next().unwrap_or_default();
+        let is_it = name == program || name.starts_with(&format!("{program}-"));
+        if !is_it || words.iter().any(|word| word.contains("daemon")) {
+            return false;
+        }
+        let is_in_one = |place: &Path| places.iter().any(|one| place.starts_with(one));
+        let is_named = || {
+            let mut places = places.iter().map(|place| place.to_string_lossy());
+            places.any(|place| words.iter().any(|word| word.contains(place.as_ref())))
+        };
+        match std::fs::read_link(format!("/proc/{id}/cwd")) {
+            Ok(place) => is_in_one(&place) || is_named(),
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+        }
+    })
+}
+
+/// The processes of which `is_one` goes on being true, in order, without this one.
+fn staying(is_one: impl Fn(u32) -> bool) -> Result<Vec<u32>> {
     let begun = Instant::now();
     loop {
-        let found = processes_in(directory)?;
-        if found.is_empty() || begun.elapsed() >= wait_max {
+        // Names alone: what they are of may be gone by now.
+        let names = Dir::open(Path::new("/proc"))?.names()?.into_iter();
+        let ids = names.filter_map(|name| std::str::from_utf8(&name).ok()?.parse().ok());
+        let mut found: Vec<u32> =
+            ids.filter(|&id| id != std::process::id() && is_one(id)).collect();
+        if found.is_empty() || begun.elapsed() >= limits::LEAVING_WAIT_MAX {
+            found.sort_unstable();
             return Ok(found);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// The processes whose working directory is `directory` or lies in it, as far as this user may know it; in
-/// order, without this one.
-///
-/// Cost: one call for each process of the machine.
-fn processes_in(directory: &Path) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
-    // Names alone: what they are of may be gone by now.
-    for name in Dir::open(Path::new("/proc"))?.names()? {
-        let Some(id) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        // One that has ended meanwhile, or is another user's, says nothing.
-        let place = std::fs::read_link(format!("/proc/{id}/cwd"));
-        if place.is_ok_and(|place| place.starts_with(directory)) && id != std::process::id() {
-            found.push(id);
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// The number of the user that this process acts as.

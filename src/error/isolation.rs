@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, RunId};
+use crate::limits;
 use crate::path::RelPath;
 
 /// Why a run cannot be made, found, applied or removed. Nothing is lost in any case.
@@ -104,6 +105,26 @@ pub enum IsolationError {
         reason: String,
     },
 
+    /// A ref of the run is locked.
+    #[error(
+        "{} is there{}",
+        path.display(),
+        match processes.as_slice() {
+            [] => ", and not old enough to be taken for what a killed git left".to_owned(),
+            [one] => format!(", and may be of git, process {one}"),
+            more => {
+                let more: Vec<String> = more.iter().map(ToString::to_string).collect();
+                format!(", and may be of git, processes {}", more.join(", "))
+            }
+        }
+    )]
+    RefLocked {
+        /// The file.
+        path: PathBuf,
+        /// The runs of git that may have it.
+        processes: Vec<u32>,
+    },
+
     /// Something that takes several commands is not at its end in it.
     #[error("{what} has not ended in {}", path.display())]
     Unfinished {
@@ -189,6 +210,7 @@ impl IsolationError {
             | Self::RunAlive { .. }
             | Self::InUse { .. }
             | Self::Locked { .. }
+            | Self::RefLocked { .. }
             | Self::Unfinished { .. }
             | Self::NotHeld { .. }
             | Self::Changing { .. }
@@ -213,6 +235,7 @@ impl IsolationError {
             Self::RunAlive { .. } => "run-alive",
             Self::InUse { .. } => "worktree-in-use",
             Self::Locked { .. } => "worktree-locked",
+            Self::RefLocked { .. } => "ref-locked",
             Self::Unfinished { .. } => "worktree-unfinished",
             Self::NotHeld { .. } => "worktree-not-held",
             Self::Changing { .. } => "worktree-changing",
@@ -245,9 +268,20 @@ impl IsolationError {
             Self::Locked { path, .. } => {
                 format!("`git worktree unlock {}` takes the lock away", path.display())
             }
+            Self::RefLocked { path, processes } if processes.is_empty() => {
+                let seconds = limits::REF_LOCK_DEAD_AFTER.as_secs();
+                format!(
+                    "try again in {seconds} s; if you know that no git is at work in the repository, \
+                     remove {} now",
+                    path.display()
+                )
+            }
+            Self::RefLocked { .. } => "wait for it, or end the process; then try again".to_owned(),
             Self::Unfinished { .. } => "finish or abort it there, and try again".to_owned(),
             Self::NotHeld { .. } => {
-                "move them elsewhere or commit them, or add --discard to give them up".to_owned()
+                "move them elsewhere or commit them; `turnpoint worktree remove --ignored` holds what is \
+                 excluded, `--discard` gives up all of them"
+                    .to_owned()
             }
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
             Self::ApplyConflicts { id, .. } => format!(
@@ -270,6 +304,9 @@ impl IsolationError {
                          remove it yourself",
                     path.display()
                 )
+            }
+            Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
+                "if no git is at work in the repository, remove that file, and try again".to_owned()
             }
             Self::Git { .. } => return None,
         };

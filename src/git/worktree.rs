@@ -8,14 +8,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{
-    Answer, Ending, GitError, Repository, TrackedPath, finish, joined, surrounded, tracked,
-};
-use crate::clock::Timestamp;
+use super::{Answer, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::Result;
 use crate::limits;
-use crate::path::RelPath;
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
@@ -300,11 +296,42 @@ pub(crate) fn tips(
         let words = [&["for-each-ref", "--format=%(objecttype) %(objectname)"][..], &own].concat();
         let refs = ask_of(git_dir, &words)?.success()?;
         log.extend(lines(&refs).filter_map(|line| line.strip_prefix("commit ").map(str::to_owned)));
+        log.extend(begun(git_dir)?);
     }
     log.sort_unstable();
     log.dedup();
     tips.log = log;
     Ok(tips)
+}
+
+/// The commits that what has begun and not ended in a work tree leads to, and those that the last command of
+/// that kind has left: the other side of a merge, what a rebase has put aside.
+fn begun(git_dir: &Path) -> Result<Vec<String>, GitError> {
+    let names = ["ORIG_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH"];
+    let words = [&["rev-parse", "--revs-only", "--quiet"][..], &names].concat();
+    let output = ask_of(git_dir, &words)?.success()?;
+    let mut commits: Vec<String> = lines(&output).map(str::to_owned).collect();
+    let files = [
+        // A merge of several has a line for each.
+        "MERGE_HEAD",
+        "rebase-merge/autostash",
+        "rebase-merge/orig-head",
+        "rebase-apply/autostash",
+        "rebase-apply/orig-head",
+    ];
+    for name in files {
+        let text = disk::read_small(&git_dir.join(name), limits::SMALL_FILE_BYTES_MAX);
+        let text = text.map_err(|error| GitError::failed(error.with_source()))?;
+        commits.extend(lines(&text.unwrap_or_default()).map(str::to_owned));
+    }
+    if commits.is_empty() {
+        return Ok(commits);
+    }
+    // git does not keep them from being collected: some may be no more.
+    let words = ["rev-list", "--no-walk", "--ignore-missing"].into_iter();
+    let words: Vec<&str> = words.chain(commits.iter().map(String::as_str)).chain(["--"]).collect();
+    let there = ask_of(git_dir, &words)?.success()?;
+    Ok(lines(&there).map(str::to_owned).collect())
 }
 
 /// Every commit that a ref or HEAD has been at, as far as git remembers.
@@ -398,140 +425,11 @@ pub(crate) fn kept_refs(
     Ok(lines(&refs).filter_map(pair).collect())
 }
 
-/// What git says of the files of a work tree.
-#[derive(Debug, Default)]
-pub(crate) struct Status {
-    /// What is tracked.
-    tracked: Vec<TrackedPath>,
-    /// What is not as in the index, or not tracked.
-    differing: Vec<RelPath>,
-    /// What is ignored; a whole directory is one.
-    ignored: Vec<RelPath>,
-    /// Whether something is staged that is neither in HEAD nor in the files.
-    pub(crate) has_own_index: bool,
-    /// How many paths are not as in HEAD.
-    pub(crate) changed: u64,
-    /// What takes several commands and has not ended.
-    pub(crate) unfinished: Option<&'static str>,
-}
-
-impl Status {
-    /// Whether git holds all that is at and below `path`; with `ignored`, or leaves it out by its rules.
-    pub(crate) fn spares(&self, path: &RelPath, ignored: bool) -> bool {
-        let is_below = |other: &RelPath| other.is_at_or_below(path);
-        if self.differing.iter().any(is_below) {
-            return false;
-        }
-        let is_ignored =
-            self.ignored.iter().any(|other| is_below(other) || path.is_at_or_below(other));
-        let is_tracked = self.tracked.iter().any(|tracked| is_below(&tracked.path));
-        if is_ignored { ignored } else { is_tracked }
-    }
-}
-
 impl Administration {
     /// Whether git has not come to the end of making it.
     pub(crate) fn is_being_made(&self) -> bool {
         self.locked.as_deref() == Some("initializing")
     }
-}
-
-/// What git says of a work tree, at whose top `.git` leads to `repository`.
-///
-/// # Errors
-/// See [`GitError`].
-pub(crate) fn status(
-    repository: &Repository,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Status, GitError> {
-    let top = &repository.top;
-    let mut status = Status { unfinished: unfinished(&repository.git_dir), ..Status::default() };
-    status.tracked = tracked(repository, top, is_cancelled)?;
-    let words = [
-        "status",
-        "--porcelain=v1",
-        "-z",
-        "--no-renames",
-        "--untracked-files=all",
-        "--ignored=matching",
-        "--ignore-submodules=none",
-    ];
-    let mut command = within(repository, &words);
-    command.stdin(Stdio::null());
-    let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
-    for line in output.split(|&byte| byte == 0) {
-        let [staged, file, b' ', path @ ..] = line else { continue };
-        let Ok(path) = RelPath::new(path.strip_suffix(b"/").unwrap_or(path)) else { continue };
-        if *staged == b'!' {
-            status.ignored.push(path);
-            continue;
-        }
-        status.changed += 1;
-        let is_unmerged =
-            matches!((staged, file), (b'U', _) | (_, b'U') | (b'D', b'D') | (b'A', b'A'));
-        if is_unmerged {
-            status.unfinished.get_or_insert("a merge");
-        }
-        let is_staged = !matches!(staged, b' ' | b'?');
-        status.has_own_index |= is_staged && *file != b' ';
-        // What is staged as it is in the file is in the index; that one goes with the work tree.
-        if is_staged || *file != b' ' {
-            status.differing.push(path);
-        }
-    }
-    Ok(status)
-}
-
-/// What is under way in the work tree of which `git_dir` is kept.
-fn unfinished(git_dir: &Path) -> Option<&'static str> {
-    let signs = [
-        ("MERGE_HEAD", "a merge"),
-        ("CHERRY_PICK_HEAD", "a cherry-pick"),
-        ("REVERT_HEAD", "a revert"),
-        ("rebase-merge", "a rebase"),
-        ("rebase-apply", "a rebase"),
-        ("BISECT_LOG", "a bisection"),
-    ];
-    let is_there = |name: &str| git_dir.join(name).symlink_metadata().is_ok();
-    signs.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what)
-}
-
-/// Makes a commit of what is staged, on top of `parent`, dated `at`. No ref leads to it yet.
-///
-/// # Errors
-/// See [`GitError`].
-pub(crate) fn commit_staged(
-    repository: &Repository,
-    parent: Option<&str>,
-    at: Timestamp,
-    message: &str,
-) -> Result<String, GitError> {
-    let top = &repository.top;
-    let date = format!("@{} +0000", at.as_ns() / 1_000_000_000);
-    let one = |words: &[&str]| -> Result<String, GitError> {
-        let mut command = within(repository, words);
-        // Nobody needs to have said who they are for this. At the same time, the same is the same commit.
-        for who in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{who}_DATE"), &date);
-            command.env(format!("GIT_{who}_NAME"), "turnpoint");
-            command.env(format!("GIT_{who}_EMAIL"), "turnpoint@localhost");
-        }
-        let output = finish(command, top, Ending::Asked, &|| false)?.success()?;
-        Ok(String::from_utf8_lossy(output.trim_ascii_end()).into_owned())
-    };
-    let tree = one(&["write-tree"])?;
-    let mut words = vec!["commit-tree", "--no-gpg-sign", "-m", message];
-    words.extend(parent.into_iter().flat_map(|parent| ["-p", parent]));
-    words.push(&tree);
-    one(&words)
-}
-
-/// git on a work tree, filters included: so its check of who owns the repository is not lifted.
-fn within(repository: &Repository, words: &[&str]) -> Command {
-    let mut command = surrounded(&repository.top);
-    command.arg(joined("--git-dir=", &repository.git_dir));
-    command.arg(joined("--work-tree=", &repository.top)).args(words);
-    command
 }
 
 fn lines(output: &[u8]) -> impl Iterator<Item = &str> {

@@ -1,10 +1,12 @@
 //! Where a run can be made, and making it.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::failed;
-use crate::disk::{self, Dir, Lock};
+use crate::disk::{self, Dir, Lock, LockKind};
 use crate::error::{Error, IsolationError, Result};
 use crate::git::{self, Place, Repository};
 use crate::hash::BlobHash;
@@ -15,6 +17,13 @@ use crate::runs::{RunRecord, place};
 
 /// What git shows nowhere: the work trees of runs are no files of the checkout that they lie in.
 const EXCLUDED: &str = "/.turnpoint/";
+
+/// How often somebody tries to hold the directories of runs, and the pause between.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// As [`LOCK_TRIES`] for those who leave, whom others of these hold up for a moment only.
+const LEAVE_TRIES: u32 = 20;
 
 /// Where a run is made from.
 #[derive(Debug)]
@@ -119,7 +128,8 @@ pub(crate) fn make(
     // Before there is anything to be shown.
     git::exclude(&repository.common_dir, EXCLUDED)?;
     let place = place(&repository.top);
-    make_private(&repository.top, &place)?;
+    // To the end, when the run's own directory is in it.
+    let _held = make_place(&repository.top, &place)?;
     disk::require_space(&Dir::open(&place)?, 0, limits::DISK_FLOOR_BYTES)?;
     let (path, branch) = (record.path(), record.branch());
     let is_cancelled = || monitor.is_cancelled();
@@ -127,15 +137,58 @@ pub(crate) fn make(
         .map_err(failed("make a work tree"))
 }
 
-/// Makes the directories in which runs are. What is no directory of ours is not gone through.
-fn make_private(top: &Path, place: &Path) -> Result<()> {
+/// Makes the directories in which runs are, and holds them: whoever finds them empty, because another run
+/// has just gone, does not remove them then. What is no directory of ours is not gone through.
+fn make_place(top: &Path, place: &Path) -> Result<Lock> {
+    for _ in 1..LOCK_TRIES {
+        match make_directories(top, place) {
+            // Removed between two of these steps.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            made => made?,
+        }
+        if let Some(lock) = disk::try_lock_directory(place, LockKind::Shared)? {
+            return Ok(lock);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    make_directories(top, place)?;
+    let busy =
+        || Error::Busy { lock: place.display().to_string(), waited: LOCK_PAUSE * (LOCK_TRIES - 1) };
+    disk::try_lock_directory(place, LockKind::Shared)?.ok_or_else(busy)
+}
+
+fn make_directories(top: &Path, place: &Path) -> Result<()> {
     let mut dir = Dir::open(top)?;
     for name in place.strip_prefix(top).unwrap_or(place) {
         let path = dir.path_of(name.as_bytes());
         disk::make_directory_if_missing(&path)?;
-        dir = dir.open_child(name.as_bytes()).map_err(|_| Error::PlaceTaken { path })?;
+        dir = dir.open_child(name.as_bytes()).map_err(|error| match error {
+            Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+                Error::Io { verb: "open", path, source }
+            }
+            _ => Error::PlaceTaken { path },
+        })?;
     }
     Ok(())
+}
+
+/// Removes the directories in which runs are, where they are empty and nobody is about to make one.
+pub(super) fn leave(top: &Path) {
+    let place = place(top);
+    for _ in 0..LEAVE_TRIES {
+        match disk::try_lock_directory(&place, LockKind::Exclusive) {
+            Ok(Some(_alone)) => {
+                disk::remove_directory_if_empty(&place);
+                break;
+            }
+            // Gone, or held: for a moment by somebody who leaves too, or by who makes a run and removes it.
+            _ if place.symlink_metadata().is_ok() => std::thread::sleep(LOCK_PAUSE),
+            _ => break,
+        }
+    }
+    if let Some(own) = place.parent() {
+        disk::remove_directory_if_empty(own);
+    }
 }
 
 /// Whether git has left directories empty in a new work tree: it does not fetch submodules into one.

@@ -1,13 +1,13 @@
 //! Removing the work tree of a run once everything in it is held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use super::{RemoveOptions, failed};
-use crate::disk::{self, Dir, Lock};
+use super::making::leave;
+use super::{LeftOut, RemoveOptions, RunContent, failed};
+use crate::disk::{self, Dir, Extent, Lock};
 use crate::error::{IsolationError, Result};
-use crate::git::{self, Administration, IndexStamp, Repository, Status, Tips};
-use crate::limits;
+use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
 use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -109,19 +109,38 @@ pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
     }
-    let processes = disk::processes_that_stay_in(&path, limits::LEAVING_WAIT_MAX)?;
+    let processes = disk::processes_that_stay_in(&path)?;
     if !processes.is_empty() {
         return Err(IsolationError::InUse { path, processes }.into());
     }
     Ok(())
 }
 
-/// What is in the work tree of a run: changed paths, commits of its own, bytes on the disk. `None` where
-/// there is none, or git does not know it.
-pub(crate) fn content(
-    record: &RunRecord,
-    monitor: &dyn Monitor,
-) -> Result<Option<(u64, u64, u64)>> {
+/// Removes the locks that a killed git has left on the refs of a run, and where our own was killed in the
+/// middle, on those of the repository. Returns the removed ones.
+///
+/// # Errors
+/// [`IsolationError::RefLocked`] where a lock of the run's refs may be somebody's.
+pub(crate) fn clear_locks(record: &RunRecord) -> Result<Vec<PathBuf>> {
+    let refs = [format!("refs/heads/{}", record.branch())];
+    let was_killed = matches!(record.state, RunState::Making | RunState::Removing);
+    let (removed, in_the_way) =
+        git::clear_locks(&record.repository, &refs, &own_refs(record), was_killed)?;
+    match in_the_way {
+        Some(RefLock { path, processes }) => {
+            Err(IsolationError::RefLocked { path, processes }.into())
+        }
+        None => Ok(removed),
+    }
+}
+
+/// What the refs of a run begin with that a removal makes.
+fn own_refs(record: &RunRecord) -> String {
+    format!("refs/turnpoint/removed/{}", record.id)
+}
+
+/// What is in the work tree of a run. `None` where there is none, or git does not know it.
+pub(crate) fn content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunContent>> {
     let options = RemoveOptions { discard: true, ..RemoveOptions::default() };
     let Ok(found) = find(record) else { return Ok(None) };
     let (Stage::Whole(_), Ok(kept)) = (&found.stage, look(record, &found, &options, monitor))
@@ -133,8 +152,39 @@ pub(crate) fn content(
     let commits = git::count_since(&record.repository, &record.commit, &tips);
     let commits = commits.map_err(failed("count commits"))?;
     let place = Dir::open(&place(&record.top))?;
-    let bytes = disk::allocated(&place, record.id.to_string().as_bytes())?;
-    Ok(Some((kept.status.changed, commits, bytes)))
+    let bytes = disk::extent(&place, record.id.to_string().as_bytes())?.bytes;
+    let ignored = measured(record, kept.status.ignored().iter(), Vec::new())?;
+    Ok(Some(RunContent { changed: kept.status.changed, commits, bytes, ignored }))
+}
+
+/// How much what git ignores in a work tree is, and `given_up`. What is ignored and has no file in it nobody
+/// misses.
+fn measured<'a>(
+    record: &RunRecord,
+    ignored: impl Iterator<Item = &'a RelPath>,
+    given_up: Vec<(RelPath, String)>,
+) -> Result<LeftOut> {
+    let top = Dir::open(&record.path())?;
+    let mut all = Extent::default();
+    for (path, _) in &given_up {
+        all += extent_of(&top, path)?;
+    }
+    let mut paths = given_up;
+    for path in ignored {
+        let extent = extent_of(&top, path)?;
+        if extent.files > 0 {
+            all += extent;
+            paths.push((path.clone(), OmitReason::Ignored.to_string()));
+        }
+    }
+    Ok(LeftOut { paths, files: all.files, bytes: all.bytes })
+}
+
+fn extent_of(top: &Dir, path: &RelPath) -> Result<Extent> {
+    let Some(above) = top.try_open_dir(&path.parent().unwrap_or_default())? else {
+        return Ok(Extent::default());
+    };
+    disk::extent(&above, path.name())
 }
 
 /// Asks git what it has to say of a run.
@@ -172,7 +222,7 @@ pub(crate) fn look(
 /// What git says.
 pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec<String>> {
     let common_dir = &record.repository;
-    let prefix = format!("refs/turnpoint/removed/{}", record.id);
+    let prefix = own_refs(record);
     let Tips { branch, head, log } = &kept.tips;
     let mut wanted = Vec::new();
     let mut commits: Vec<String> = branch.iter().chain(head).chain(log).cloned().collect();
@@ -231,37 +281,97 @@ pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
     Ok(names.filter_map(|(name, _)| path(name)).map(|path| (path, reason())).collect())
 }
 
-/// What a checkpoint of the work tree names and does not hold, that nobody else holds either: each with the
-/// reason.
+/// What a checkpoint of the work tree names and does not hold, that nobody else holds either and that git does
+/// not ignore: each with the reason.
+///
+/// # Errors
+/// [`crate::Error::Io`].
 pub(crate) fn not_held(
+    record: &RunRecord,
     entries: &[Entry],
     kept: &Kept,
     options: &RemoveOptions,
-) -> Vec<(RelPath, String)> {
-    let reason_of = |entry: &Entry| -> Option<String> {
+) -> Result<Vec<(RelPath, String)>> {
+    let top = Dir::open(&record.path())?;
+    let mut left = Vec::new();
+    for entry in entries {
         let path = &entry.path;
-        match entry.kind {
-            EntryKind::File { unstable: true, .. } => Some("changes while it is read".to_owned()),
-            EntryKind::Omitted { .. } if path.as_bytes() == b".git" => None,
+        let reason = match entry.kind {
+            EntryKind::File { unstable: true, .. } => "changes while it is read".to_owned(),
+            EntryKind::Omitted { .. } if path.as_bytes() == b".git" => continue,
             EntryKind::Omitted { .. } if is_version_control(path.name()) => {
-                Some("version control of its own".to_owned())
+                "version control of its own".to_owned()
             }
             EntryKind::Omitted { reason, rest } => {
-                let is_by_rule = match reason {
-                    OmitReason::Ignored | OmitReason::Excluded => !options.ignored,
+                let is_spared = match reason {
                     OmitReason::Sparse => true,
                     // What is mounted there is not git's, whatever it says.
                     OmitReason::Mount | OmitReason::Store => false,
+                    // git says nothing of a directory in which there is no file.
+                    OmitReason::Excluded | OmitReason::Ignored => {
+                        kept.status.spares(path, !options.ignored)
+                            || extent_of(&top, path)?.files == 0
+                    }
                     _ => kept.status.spares(path, !options.ignored),
                 };
+                let is_rest_spared = rest == 0 || (!options.ignored && !hides(entries, kept, path));
+                if is_spared && is_rest_spared {
+                    continue;
+                }
                 let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
-                (!is_by_rule).then(|| format!("{reason}{more}"))
+                format!("{reason}{more}")
             }
-            _ => None,
+            _ => continue,
+        };
+        left.push((path.clone(), reason));
+    }
+    Ok(left)
+}
+
+/// Whether one of the names that have no entry because there are too many of them, those of the same directory
+/// after `last`, has something in it that only the work tree has.
+fn hides(entries: &[Entry], kept: &Kept, last: &RelPath) -> bool {
+    let named: HashSet<&RelPath> = entries.iter().map(|entry| &entry.path).collect();
+    let directory = last.parent().unwrap_or_default();
+    let is_without_entry = |path: &RelPath| {
+        let mut at = Some(path.clone());
+        while let Some(path) = at {
+            if named.contains(&path) {
+                return path == directory;
+            }
+            at = path.parent();
         }
+        true
     };
-    let named = |entry: &Entry| reason_of(entry).map(|reason| (entry.path.clone(), reason));
-    entries.iter().filter_map(named).collect()
+    let mut differing = kept.status.differing().iter();
+    differing.any(|path| path.is_at_or_below(&directory) && is_without_entry(path))
+}
+
+/// What a removal leaves out: what git ignores, and `given_up`.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn left_out(
+    record: &RunRecord,
+    entries: &[Entry],
+    kept: &Kept,
+    given_up: Vec<(RelPath, String)>,
+) -> Result<LeftOut> {
+    let omitted = |entry: &Entry| match entry.kind {
+        EntryKind::Omitted { rest, .. } => Some((entry.path.clone(), rest)),
+        _ => None,
+    };
+    let omitted: Vec<(RelPath, u64)> = entries.iter().filter_map(omitted).collect();
+    let is_left = |path: &&RelPath| {
+        let is_there = |(other, rest): &(RelPath, u64)| {
+            let is_one_of_rest = *rest > 0 && other < *path && other.parent() == path.parent();
+            other.is_at_or_below(path) || path.is_at_or_below(other) || is_one_of_rest
+        };
+        let is_named = given_up.iter().any(|(other, _)| path.is_at_or_below(other));
+        !is_named && omitted.iter().any(is_there)
+    };
+    let ignored: Vec<&RelPath> = kept.status.ignored().iter().filter(is_left).collect();
+    measured(record, ignored.into_iter(), given_up)
 }
 
 /// Puts the link to the repository back that a killed removal has taken away: without it git knows nothing
@@ -300,16 +410,7 @@ pub(crate) fn remove(
         None => Ok(()),
     };
     let branch = git::delete_branch(common_dir, &path, &record.branch(), commit, lock);
-    leave(record);
+    leave(&record.top);
     tree.map_err(failed("remove the work tree"))?;
     branch.map_err(failed("delete the branch"))
-}
-
-/// Removes the directories in which runs are, where they are empty.
-fn leave(record: &RunRecord) {
-    let place = place(&record.top);
-    disk::remove_directory_if_empty(&place);
-    if let Some(own) = place.parent() {
-        disk::remove_directory_if_empty(own);
-    }
 }

@@ -104,7 +104,7 @@ fn disk_use(layout: &Layout) -> Result<DiskUse> {
     let mut used =
         DiskUse { other_bytes: root.stat_self()?.allocated_bytes(), ..DiskUse::default() };
     for name in root.names()? {
-        let bytes = disk::allocated(&root, &name)?;
+        let bytes = disk::extent(&root, &name)?.bytes;
         let part = match &*name {
             b"blobs" | b"packs" => &mut used.content_bytes,
             b"workspaces" => &mut used.workspaces_bytes,

@@ -78,7 +78,7 @@ impl Store {
         options: &RestoreOptions,
         monitor: &dyn Monitor,
     ) -> Result<RestoreOutcome> {
-        let record = self.recorded(directory, id, monitor)?;
+        let record = self.record_of(directory, id, monitor)?;
         // Held to the end: nobody removes the work tree, or begins to, while it is looked at.
         let (record, _lock) = self.take_run(&record)?;
         let change = self.change_of(&record, &options.scope, monitor)?;

@@ -334,7 +334,7 @@ fn require_quiet(access: &Access) -> Result<()> {
 fn require_room(access: &Access) -> Result<()> {
     let root = Dir::open(access.layout.root())?;
     let index = root.stat(crate::index::FILE_NAME.as_bytes())?.map_or(0, |stat| stat.size);
-    let packs = disk::allocated(&root, b"packs")?.min(access.blobs.packing().pack_bytes_max);
+    let packs = disk::extent(&root, b"packs")?.bytes.min(access.blobs.packing().pack_bytes_max);
     disk::require_space(&access.tmp, 2 * index + packs, 0)
 }
 

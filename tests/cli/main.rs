@@ -42,3 +42,4 @@ mod terminal;
 mod trace;
 mod unwritable;
 mod worktree;
+mod worktree_removal;

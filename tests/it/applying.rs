@@ -410,7 +410,7 @@ fn what_a_killed_removal_left_of_a_work_tree_is_not_taken_for_what_was_deleted_i
     let checkout = Checkout::new([("a", file("0")), ("b", file("0"))]);
     let (id, path) = checkout.run(|top| fs::write(top.join("a"), "1").unwrap());
     // As a removal leaves it that is killed while git deletes.
-    let listed = checkout.store.run_of(&checkout.top, id, &()).unwrap();
+    let listed = checkout.store.run(&checkout.top, id, &()).unwrap();
     let workspaces = checkout.store.root().join("workspaces");
     let name = format!("runs/{id}.json");
     let places = fs::read_dir(workspaces).unwrap().map(|it| it.unwrap().path().join(&name));
@@ -432,7 +432,7 @@ fn the_checkpoint_that_a_run_began_with_stays_as_long_as_the_run() {
     let mut options = IsolateOptions::default();
     options.session = Some("runs".to_owned());
     let (id, path) = checkout.run_as(&options, |top| fs::write(top.join("a"), "1").unwrap());
-    let before = checkout.store.run_of(&checkout.top, id, &()).unwrap().before.unwrap();
+    let before = checkout.store.run(&checkout.top, id, &()).unwrap().before.unwrap();
     let mut capture = CaptureOptions::default();
     capture.session = options.session.clone();
     for round in 0..3 {

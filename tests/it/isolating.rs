@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use turnpoint::{Error, IsolateOptions, IsolationError, RemoveOptions, Run, RunState, Store};
+use turnpoint::{
+    Error, IsolateOptions, IsolationError, KeptRun, RemoveOptions, Run, RunState, Store,
+};
 
 /// git in `directory`, with nothing of the caller's configuration.
 pub(crate) fn git(directory: &Path, words: &[&str]) -> String {
@@ -55,19 +57,22 @@ fn a_run_is_alive_as_long_as_somebody_has_it() {
     assert_eq!(isolation(refused), IsolationError::RunAlive { id: run.id() });
     let pruned = store.prune_runs(&top, Some(Duration::ZERO), false, &removal, &()).unwrap();
     assert!(pruned.removed.is_empty() && pruned.refused.is_empty());
+    assert_eq!(pruned.kept, [(run.id(), KeptRun::Alive)]);
 
     fs::write(run.path().join("made"), "made").unwrap();
     let after = store.end_run(&mut run, 0, &()).unwrap();
     assert_ne!(after.checkpoint, run.before().checkpoint);
     let (id, path) = (run.id(), run.path());
     drop(run);
-    let listed = store.runs(&top, &()).unwrap().runs;
+    let listed = store.runs(&top, false, &()).unwrap().runs;
     assert_eq!((listed[0].state, listed[0].status), (RunState::Made, Some(0)));
     assert!(!listed[0].is_alive && listed[0].has_work());
     // Kept until it is old enough, or somebody says so.
     let young =
         store.prune_runs(&top, Some(Duration::from_hours(1)), false, &removal, &()).unwrap();
     assert!(young.removed.is_empty() && path.exists());
+    let ended = listed[0].ended_at.unwrap();
+    assert_eq!(young.kept, [(id, KeptRun::Ended(ended))]);
     let planned = store.prune_runs(&top, Some(Duration::ZERO), true, &removal, &()).unwrap();
     assert_eq!((planned.planned[0].id, path.exists()), (id, true));
     let removed = store.remove_run_of(&top, id, &removal, &()).unwrap();
@@ -101,7 +106,7 @@ fn a_run_that_cannot_be_made_leaves_nothing() {
     let failed = store.isolate(&top, &IsolateOptions::default(), &()).unwrap_err();
     assert!(matches!(isolation(failed), IsolationError::Git { .. }));
     assert!(!top.join(".turnpoint").exists());
-    assert!(store.runs(&top, &()).unwrap().runs.is_empty());
+    assert!(store.runs(&top, false, &()).unwrap().runs.is_empty());
     assert_eq!(git(&top, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&top, &["status", "--porcelain"]), "");
 }

@@ -34,6 +34,7 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[
     ("error", "clock", "an error names a time"),
     ("error", "hash", "an error names a blob"),
     ("error", "id", "an error names a checkpoint"),
+    ("error", "limits", "an error says how long to wait"),
     ("error", "path", "an error names a path"),
     ("error", "manifest", "lost content says why it was left out: one plain word of the model"),
     ("checkpoint", "manifest", "a checkpoint is what its manifest says"),

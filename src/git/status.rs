@@ -1,0 +1,226 @@
+//! What git says of the files of a work tree, and a commit of what is staged in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Ending, GitError, Repository, TrackedPath, finish, joined, surrounded, tracked};
+use crate::clock::Timestamp;
+use crate::disk::{self, Dir};
+use crate::error::Result;
+use crate::path::RelPath;
+
+/// The name of the copy of an index, beside it.
+const INDEX_COPY: &[u8] = b"turnpoint-index";
+
+/// The name of a list of entries for it.
+const INDEX_ENTRIES: &[u8] = b"turnpoint-index-entries";
+
+/// What git says of the files of a work tree.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// What is tracked.
+    tracked: Vec<TrackedPath>,
+    /// What is not as in the index, or not tracked.
+    differing: Vec<RelPath>,
+    /// What is ignored; a whole directory is one.
+    ignored: Vec<RelPath>,
+    /// Whether something is staged that is neither in HEAD nor in the files.
+    pub(crate) has_own_index: bool,
+    /// How many paths are not as in HEAD.
+    pub(crate) changed: u64,
+    /// What takes several commands and has not ended.
+    pub(crate) unfinished: Option<&'static str>,
+}
+
+impl Status {
+    /// What is not as in the index, or not tracked.
+    pub(crate) fn differing(&self) -> &[RelPath] {
+        &self.differing
+    }
+
+    /// What is ignored; a whole directory is one.
+    pub(crate) fn ignored(&self) -> &[RelPath] {
+        &self.ignored
+    }
+
+    /// Whether git holds all that is at and below `path`; with `ignored`, or leaves it out by its rules.
+    pub(crate) fn spares(&self, path: &RelPath, ignored: bool) -> bool {
+        let is_below = |other: &RelPath| other.is_at_or_below(path);
+        if self.differing.iter().any(is_below) {
+            return false;
+        }
+        let is_ignored =
+            self.ignored.iter().any(|other| is_below(other) || path.is_at_or_below(other));
+        let is_tracked = self.tracked.iter().any(|tracked| is_below(&tracked.path));
+        if is_ignored { ignored } else { is_tracked }
+    }
+}
+
+/// What git says of a work tree, at whose top `.git` leads to `repository`.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn status(
+    repository: &Repository,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Status, GitError> {
+    let top = &repository.top;
+    let mut status = Status { unfinished: unfinished(&repository.git_dir), ..Status::default() };
+    status.tracked = tracked(repository, top, is_cancelled)?;
+    let words = [
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+        "--ignored=matching",
+        "--ignore-submodules=none",
+    ];
+    let mut command = within(repository, &words);
+    command.stdin(Stdio::null());
+    let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
+    for line in output.split(|&byte| byte == 0) {
+        let [staged, file, b' ', path @ ..] = line else { continue };
+        let Ok(path) = RelPath::new(path.strip_suffix(b"/").unwrap_or(path)) else { continue };
+        if *staged == b'!' {
+            status.ignored.push(path);
+            continue;
+        }
+        status.changed += 1;
+        let is_unmerged =
+            matches!((staged, file), (b'U', _) | (_, b'U') | (b'D', b'D') | (b'A', b'A'));
+        if is_unmerged {
+            status.unfinished.get_or_insert("a merge");
+        }
+        let is_staged = !matches!(staged, b' ' | b'?');
+        status.has_own_index |= is_staged && *file != b' ';
+        // What is staged as it is in the file is in the index; that one goes with the work tree.
+        if is_staged || *file != b' ' {
+            status.differing.push(path);
+        }
+    }
+    Ok(status)
+}
+
+/// What is under way in the work tree of which `git_dir` is kept.
+fn unfinished(git_dir: &Path) -> Option<&'static str> {
+    let signs = [
+        ("MERGE_HEAD", "a merge"),
+        ("CHERRY_PICK_HEAD", "a cherry-pick"),
+        ("REVERT_HEAD", "a revert"),
+        ("rebase-merge", "a rebase"),
+        ("rebase-apply", "a rebase"),
+        ("BISECT_LOG", "a bisection"),
+    ];
+    let is_there = |name: &str| git_dir.join(name).symlink_metadata().is_ok();
+    signs.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what)
+}
+
+/// Makes a commit of what is staged, on top of `parent`, dated `at`. No ref leads to it yet. A path in
+/// conflict is in it as HEAD has it, or another side where HEAD has none: commits have them all.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn commit_staged(
+    repository: &Repository,
+    parent: Option<&str>,
+    at: Timestamp,
+    message: &str,
+) -> Result<String, GitError> {
+    let top = &repository.top;
+    let date = format!("@{} +0000", at.as_ns() / 1_000_000_000);
+    let copy =
+        IndexCopy::make(repository).map_err(|error| GitError::failed(error.with_source()))?;
+    let run = |words: &[&str], input: Stdio| -> Result<Vec<u8>, GitError> {
+        let mut command = within(repository, words);
+        command.env("GIT_INDEX_FILE", &copy.path).stdin(input);
+        // Nobody needs to have said who they are for this. At the same time, the same is the same commit.
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_DATE"), &date);
+            command.env(format!("GIT_{who}_NAME"), "turnpoint");
+            command.env(format!("GIT_{who}_EMAIL"), "turnpoint@localhost");
+        }
+        finish(command, top, Ending::Asked, &|| false)?.success()
+    };
+    let one = |words: &[&str]| -> Result<String, GitError> {
+        let output = run(words, Stdio::null())?;
+        Ok(String::from_utf8_lossy(output.trim_ascii_end()).into_owned())
+    };
+    // git makes no tree of an index with conflicts.
+    let entries = settled(&run(&["ls-files", "-z", "--unmerged"], Stdio::null())?);
+    if !entries.is_empty() {
+        let file = copy.list(&entries).map_err(|error| GitError::failed(error.with_source()))?;
+        run(&["update-index", "-z", "--index-info"], Stdio::from(file))?;
+    }
+    let tree = one(&["write-tree"])?;
+    let mut words = vec!["commit-tree", "--no-gpg-sign", "-m", message];
+    words.extend(parent.into_iter().flat_map(|parent| ["-p", parent]));
+    words.push(&tree);
+    one(&words)
+}
+
+/// One entry for each path in conflict, as `git update-index --index-info` reads them, from the sides that
+/// `git ls-files --unmerged` lists: HEAD's, else that of what is merged, else the one of before both.
+fn settled(unmerged: &[u8]) -> Vec<u8> {
+    let mut chosen: BTreeMap<&[u8], (usize, &[u8])> = BTreeMap::new();
+    for line in unmerged.split(|&byte| byte == 0) {
+        let Some(tab) = line.iter().position(|&byte| byte == b'\t') else { continue };
+        let (about, path) = line.split_at(tab);
+        let Some((&stage, [.., b' '])) = about.split_last() else { continue };
+        let rank = [b'2', b'3', b'1'].iter().position(|&side| side == stage).unwrap_or(3);
+        let entry = (rank, &about[..about.len() - 1]);
+        let best = chosen.entry(path).or_insert(entry);
+        *best = (*best).min(entry);
+    }
+    let entry = |(path, (_, about)): (&[u8], (usize, &[u8]))| [about, b"0", path, b"\0"].concat();
+    chosen.into_iter().flat_map(entry).collect()
+}
+
+/// A copy of the index of a work tree, which goes with this. git writes an index anew when it makes a tree
+/// of it, each time where a path is only intended to be added; of the index itself that would look like
+/// somebody's work. What a killed process leaves goes with git's directory of the work tree.
+struct IndexCopy {
+    dir: Dir,
+    path: PathBuf,
+}
+
+impl IndexCopy {
+    fn make(repository: &Repository) -> Result<Self> {
+        let dir = Dir::open(&repository.git_dir)?;
+        let path = dir.path_of(INDEX_COPY);
+        let copy = Self { dir, path };
+        copy.clear();
+        disk::copy_file(&repository.git_dir.join("index"), &copy.dir, INDEX_COPY)?;
+        Ok(copy)
+    }
+
+    /// A file with `entries`, to be read.
+    fn list(&self, entries: &[u8]) -> Result<disk::File> {
+        let mut file = self.dir.create_file(INDEX_ENTRIES)?;
+        disk::write_whole(&mut file, entries, &self.dir.path_of(INDEX_ENTRIES))?;
+        self.dir.open_file(INDEX_ENTRIES)
+    }
+
+    fn clear(&self) {
+        let lock = [INDEX_COPY, b".lock"].concat();
+        for name in [INDEX_COPY, INDEX_ENTRIES, &lock] {
+            // What stays is in the way of the next copy, which says so.
+            drop(self.dir.try_unlink(name));
+        }
+    }
+}
+
+impl Drop for IndexCopy {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// git on a work tree, filters included: so its check of who owns the repository is not lifted.
+fn within(repository: &Repository, words: &[&str]) -> Command {
+    let mut command = surrounded(&repository.top);
+    command.arg(joined("--git-dir=", &repository.git_dir));
+    command.arg(joined("--work-tree=", &repository.top)).args(words);
+    command
+}

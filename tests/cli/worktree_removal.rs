@@ -1,0 +1,289 @@
+//! What a removal of a run holds, names, refuses and clears away.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::program::run;
+use crate::support::tree::{build, file};
+use crate::worktree::{assert_cleared, cat, exec, ground, led_to, only, program, runs};
+
+#[test]
+fn what_git_ignores_is_counted_named_and_asked_about_before_it_goes() {
+    let program = program();
+    let script =
+        "mkdir build; echo 1 > build/x; echo 2 > build/y; echo 3 > z.log; mkdir empty build/none";
+    exec(&program, &[], script).ok();
+    let (id, path) = only(&program);
+    let ignored = &runs(&program, &[])[0]["ignored"];
+    assert_eq!(ignored["files"], 3);
+    assert!(ignored["bytes"].as_u64().unwrap() > 0);
+    let named: Vec<&str> = ignored["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(named, ["build", "z.log"]);
+    // Nothing else is in it, and it is work.
+    let asked = program.run(["worktree", "remove", &id]).exits(3);
+    assert!(asked.stdout.contains("3 files ("), "{}", asked.stdout);
+    assert!(
+        asked.stdout.contains("not be held: build (ignored), z.log (ignored)"),
+        "{}",
+        asked.stdout
+    );
+    assert!(path.join("build/x").exists());
+    let removed = program.run(["worktree", "remove", &id, "--yes", "--json"]).ok().json();
+    assert_eq!(&removed["left_out"], ignored);
+    assert_eq!(removed["notices"][0]["code"], "left-out");
+    assert_cleared(&program);
+    // Many are not all named.
+    let run =
+        exec(&program, &[], "for n in 1 2 3 4 5 6 7; do echo > $n.log; done; exit 1").exits(1);
+    assert!(run.stderr.contains("5.log (ignored), and 2 more\n"), "{}", run.stderr);
+    assert_cleared(&program);
+}
+
+#[test]
+fn a_failed_command_leaves_what_is_ignored_in_its_last_checkpoint_where_that_is_asked_for() {
+    let program = program();
+    let script = "mkdir build target; echo 1 > build/x; echo 2 > target/y; exit 3";
+    // What is excluded and not ignored stays otherwise.
+    let run = exec(&program, &[], script).exits(3);
+    assert!(run.stderr.contains("  target: excluded\n"), "{}", run.stderr);
+    let (id, path) = only(&program);
+    assert_eq!(fs::read_to_string(path.join("build/x")).unwrap(), "1\n");
+    assert_eq!(program.run(["worktree", "prune", "--older-than", "0s"]).exits(3).code, 3);
+    assert_eq!(fs::read_to_string(path.join("target/y")).unwrap(), "2\n");
+    program.run(["worktree", "prune", "--older-than", "0s", "--ignored"]).ok();
+    assert_cleared(&program);
+    let run = exec(&program, &["--ignored"], script).exits(3);
+    assert!(!run.stderr.contains("no checkpoint holds"), "{}", run.stderr);
+    assert_cleared(&program);
+    let removed = runs(&program, &["--removed"]);
+    assert_eq!((removed.len(), removed[0]["run"].as_str()), (2, Some(id.as_str())));
+    for run in removed {
+        assert_eq!(cat(&program, &run["kept"], "build/x"), b"1\n");
+        assert_eq!(cat(&program, &run["kept"], "target/y"), b"2\n");
+    }
+}
+
+/// Of so many names in one directory that a checkpoint does not name all.
+#[test]
+fn a_secret_behind_a_thousand_ignored_files_is_not_lost() {
+    let program = program();
+    let many = "mkdir d; cd d; seq -f '%g.log' 1001 2100 | xargs touch";
+    let run = exec(&program, &[], &format!("{many}; exit 1")).exits(1);
+    assert!(run.stderr.contains("no checkpoint holds 1,100 files ("), "{}", run.stderr);
+    assert_cleared(&program);
+    let run = exec(&program, &[], &format!("{many}; echo secret > z.pem; exit 1")).exits(1);
+    assert!(run.stderr.contains("could not be held and would be lost"), "{}", run.stderr);
+    let (_, path) = only(&program);
+    assert_eq!(fs::read_to_string(path.join("d/z.pem")).unwrap(), "secret\n");
+}
+
+#[test]
+fn a_merge_that_is_given_up_leaves_both_sides_and_what_was_staged() {
+    let program = program();
+    let before = ground(&program);
+    let script = "git checkout -q --detach; \
+                  echo x > a.txt; rm c.txt; git commit -qam theirs; git rev-parse HEAD; \
+                  git checkout -q HEAD~; echo y > a.txt; echo z > c.txt; git commit -qam ours; \
+                  git rev-parse HEAD; git merge -q HEAD@{2}; \
+                  echo staged > src/b.txt; git add src/b.txt; echo later > src/b.txt; \
+                  git add -N src/b.txt; echo new > new; git add -N new; rm -rf $(git rev-parse --git-dir)/logs";
+    let run = exec(&program, &[], script).ok();
+    let commits: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 40).collect();
+    let (id, path) = only(&program);
+    let conflicts = run_git(&path, &program, &["ls-files", "--unmerged"]);
+    assert_eq!(conflicts.lines().count(), 5, "{conflicts}");
+    let index =
+        fs::read(program.workspace().join(".git/worktrees").join(&id).join("index")).unwrap();
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("a merge has not ended"), "{}", refused.stderr);
+    let left = program.workspace().join(".git/worktrees").join(&id);
+    assert_eq!(fs::read(left.join("index")).unwrap(), index);
+    program.run(["worktree", "remove", &id, "--yes", "--discard"]).ok();
+    assert_cleared(&program);
+    assert_eq!(ground(&program), before);
+    let kept = led_to(&program);
+    for commit in &commits {
+        assert!(kept.iter().any(|it| it == commit), "{commit} of {commits:?} in {kept:?}");
+    }
+    let staged = format!("refs/turnpoint/removed/{id}/index");
+    assert_eq!(program.git(["show", &format!("{staged}:src/b.txt")]), "staged");
+    // In conflict: as in HEAD, and the files with the marks are in the checkpoint.
+    assert_eq!(program.git(["show", &format!("{staged}:a.txt")]), "y");
+    assert_eq!(program.git(["show", &format!("{staged}:c.txt")]), "z");
+    let removed = &runs(&program, &["--removed"])[0];
+    let marked = String::from_utf8(cat(&program, &removed["kept"], "a.txt")).unwrap();
+    assert!(marked.contains("<<<<<<<") && marked.contains("x\n"), "{marked}");
+    assert_eq!(cat(&program, &removed["kept"], "src/b.txt"), b"later\n");
+}
+
+fn run_git(
+    path: &std::path::Path,
+    program: &crate::support::program::Program,
+    words: &[&str],
+) -> String {
+    run(program.other("git").args(words).current_dir(path)).ok().stdout
+}
+
+#[test]
+fn a_path_that_is_to_be_added_is_no_change_that_goes_on() {
+    let program = program();
+    let script = "echo new > new; echo gone > gone; git add -N new gone; rm gone; \
+                  echo staged > a.txt; git add a.txt; echo later > a.txt";
+    exec(&program, &[], script).ok();
+    let (id, _) = only(&program);
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+    let staged = format!("refs/turnpoint/removed/{id}/index:a.txt");
+    assert_eq!(program.git(["show", &staged]), "staged");
+    let kept = &runs(&program, &["--removed"])[0]["kept"];
+    assert_eq!(cat(&program, kept, "new"), b"new\n");
+    assert_eq!(cat(&program, kept, "a.txt"), b"later\n");
+}
+
+/// What a git leaves that is killed while it writes a ref.
+#[test]
+fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() {
+    let program = program();
+    exec(&program, &[], "echo 1 > one && git add one && git commit -qm one").ok();
+    let (id, path) = only(&program);
+    let git_dir = program.workspace().join(".git");
+    let own = git_dir.join(format!("refs/heads/turnpoint/{id}.lock"));
+    let kept = git_dir.join(format!("refs/turnpoint/removed/{id}/branch.lock"));
+    let shared = git_dir.join("packed-refs.lock");
+    let aged = |lock: &std::path::Path, seconds: u32| {
+        fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        let when = format!("{seconds} seconds ago");
+        run(program.other("touch").args(["-d", &when]).arg(lock)).ok();
+    };
+    let remove = || program.run(["worktree", "remove", &id, "--yes"]);
+    // Too young.
+    aged(&own, 0);
+    let refused = remove().exits(3);
+    assert!(refused.stderr.contains(&format!("{} is there", own.display())), "{}", refused.stderr);
+    assert!(refused.stderr.contains("try again in 10 s"), "{}", refused.stderr);
+    // Old, and a git is at work in the repository.
+    aged(&own, 60);
+    let mut reading = program.other("git");
+    reading.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut reading = reading.current_dir(&git_dir).spawn().unwrap();
+    let json = program.run(["worktree", "remove", &id, "--yes", "--json"]).exits(3);
+    let error: Value = serde_json::from_str(&json.stderr).unwrap();
+    assert_eq!(error["code"], "ref-locked");
+    assert!(error["message"].as_str().unwrap().contains(&format!("process {}", reading.id())));
+    assert!(own.exists() && path.join("one").exists());
+    reading.stdin.take().unwrap().flush().unwrap();
+    assert!(reading.wait().unwrap().success());
+    // That of another ref is no business of this removal.
+    let other = git_dir.join("refs/heads/main.lock");
+    aged(&other, 60);
+    aged(&kept, 60);
+    let removed = remove().ok();
+    for lock in [&own, &kept] {
+        assert!(
+            removed.stderr.contains(&format!("removed {}", lock.display())),
+            "{}",
+            removed.stderr
+        );
+    }
+    assert!(other.exists());
+    fs::remove_file(other).unwrap();
+    assert_cleared(&program);
+    assert_eq!(led_to(&program).len(), 1);
+    // The lock of all refs, where git was killed over a removal: else it is not touched.
+    exec(&program, &[], "echo 2 > two").ok();
+    let (id, _) = only(&program);
+    let record = crate::worktree::find_record(&program, &id);
+    aged(&shared, 60);
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(1);
+    assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
+    let state: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    assert_eq!(state["state"], "removing");
+    let pruned = program.run(["worktree", "prune"]).ok();
+    assert!(pruned.stderr.contains(&format!("removed {}", shared.display())), "{}", pruned.stderr);
+    assert_cleared(&program);
+}
+
+#[test]
+fn prune_says_which_stay_and_what_removes_them() {
+    let program = program();
+    let none = program.run(["worktree", "prune"]).ok();
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("there is nothing to remove\n", ""));
+    exec(&program, &[], "echo made > made").ok();
+    let (id, path) = only(&program);
+    let kept = program.run(["worktree", "prune"]).ok();
+    assert!(
+        kept.stdout.contains(&format!("run {id} stays: its command ended ")),
+        "{}",
+        kept.stdout
+    );
+    assert!(kept.stderr.contains("`--older-than TIME` removes"), "{}", kept.stderr);
+    assert!(kept.stderr.contains("`turnpoint worktree remove RUN`"), "{}", kept.stderr);
+    let json = program.run(["worktree", "prune", "--older-than", "1h", "--json"]).ok().json();
+    assert_eq!(
+        (&json["kept"][0]["run"], &json["kept"][0]["reason"]),
+        (&id.into(), &"ended".into())
+    );
+    assert!(json["kept"][0]["ended_at"].is_string());
+    // One that is due, and that somebody works in.
+    let mut sitting = Command::new("sleep").arg("60").current_dir(&path).spawn().unwrap();
+    let refused = program.run(["worktree", "prune", "--older-than", "0s"]).exits(3);
+    sitting.kill().unwrap();
+    sitting.wait().unwrap();
+    assert!(refused.stderr.contains(&format!("process {}", sitting.id())), "{}", refused.stderr);
+    assert!(path.join("made").exists());
+}
+
+/// One run is asked about: what git would say of the others is not needed.
+#[test]
+fn a_removal_asks_git_about_its_own_run_alone() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    let (first, first_path) = only(&program);
+    exec(&program, &[], "echo made > made").ok();
+    let second = runs(&program, &[])[1]["run"].as_str().unwrap().to_owned();
+    let log = program.root().join("asked");
+    let script = format!("echo \"$PWD $*\" >> {}", log.display());
+    let git = crate::worktree::git_that(&program, "*", &script);
+    run(program.command(["worktree", "remove", &second]).env("PATH", &git)).exits(3);
+    run(program.command(["worktree", "list", "--removed"]).env("PATH", &git)).ok();
+    let asked = fs::read_to_string(&log).unwrap();
+    assert!(asked.contains(&second) && !asked.contains(&first), "{asked}");
+    assert!(first_path.exists());
+}
+
+#[test]
+fn runs_that_begin_and_end_at_once_do_not_meet() {
+    let rounds = std::env::var("TURNPOINT_RUNS").map_or(3, |text| text.parse().unwrap());
+    let program = program();
+    build(&program.workspace(), [("later.txt", file("later\n"))]);
+    let before = ground(&program);
+    let binary = env!("CARGO_BIN_EXE_turnpoint");
+    let script = format!(
+        "for n in $(seq {rounds}); do {binary} exec --worktree -- false; code=$?; \
+         [ $code = 1 ] || exit $code; done"
+    );
+    let children: Vec<_> = (0..8)
+        .map(|_| {
+            let mut shell = program.other("sh");
+            shell.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::piped());
+            shell.spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !stderr.contains("error: "), "{stderr}");
+    }
+    assert_eq!(runs(&program, &["--removed"]).len(), 8 * rounds);
+    assert_cleared(&program);
+    assert_eq!(ground(&program), before);
+}
