@@ -197,10 +197,12 @@ fn trigger(text: &str) -> Result<Trigger, String> {
 
 /// List checkpoints, the newest last
 ///
-/// Without options: those of this workspace, by session.
+/// Without options: those of this workspace, by session, that with the newest checkpoint last. READ is how
+/// many files were read for it because they were new or seemed to have changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint list\n  \
+                        turnpoint list -n 5\n  \
                         turnpoint list --sessions\n  \
                         turnpoint list --session fix-login --json")]
 pub(crate) struct ListArguments {
@@ -210,6 +212,12 @@ pub(crate) struct ListArguments {
     /// The sessions of the whole store instead
     #[arg(long, conflicts_with = "session")]
     pub(crate) sessions: bool,
+    /// Only the newest N
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+    /// Do not show the output with a pager
+    #[arg(long)]
+    pub(crate) no_pager: bool,
 }
 
 /// Show what is known about a checkpoint

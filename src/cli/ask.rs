@@ -1,13 +1,17 @@
 //! Asking a person before something is changed.
 
 use std::io::{self, BufRead, IsTerminal};
-
-use turnpoint::Error;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::interrupt::Interrupt;
 use crate::cli::printer::Kind;
+
+/// How often it is looked whether a signal came.
+const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
 /// Whether somebody is there to be asked: both ends are a terminal, and the answer was not asked for
 /// as a document.
@@ -15,22 +19,42 @@ pub(crate) fn can_ask(context: &Context) -> bool {
     !context.printer.style().json && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Asks for a yes. Nothing else, not even an empty line or the end of the input, counts as one.
+/// Asks for a yes. Nothing else, not even an empty line or the end of the input, counts as one; a signal
+/// ends the command.
 ///
 /// No lock is held while the answer is waited for.
 pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<bool> {
-    let mut answer = String::new();
-    let Context { printer, interrupt, .. } = context;
-    let read = interrupt.ending_at_once(|| {
-        printer.question(&format!("{question} [y/N]"))?;
-        io::stdin().lock().read_line(&mut answer)
-    });
-    let read = read.ok_or(Error::Cancelled)?;
-    let is_yes = read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    context.printer.question(&format!("{question} [y/N]"))?;
+    let Some(answer) = line(&context.interrupt) else {
+        // What is told next begins a line of its own.
+        context.printer.gap()?;
+        context.printer.flush()?;
+        let message = "stopped; nothing was changed";
+        return Err(Failure::own(Exit::Interrupted, "cancelled", message));
+    };
+    let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
     if !is_yes {
         context.printer.style().complain(Kind::Note, "nothing was changed");
     }
     Ok(is_yes)
+}
+
+/// What is typed, empty where nothing can be read; none where a signal came first.
+fn line(interrupt: &Interrupt) -> Option<String> {
+    let (answer, answered) = mpsc::channel();
+    // A signal does not end the reading of a line. Where it comes the thread is left behind: the process ends.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        answer.send(read.map_or_else(|_| String::new(), |_| line)).ok();
+    });
+    loop {
+        match answered.recv_timeout(LOOKED_EVERY) {
+            Ok(line) => return Some(line),
+            Err(RecvTimeoutError::Timeout) if !interrupt.came() => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// The refusal where nobody can be asked. `what` continues `nothing was changed: `.

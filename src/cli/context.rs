@@ -13,8 +13,10 @@ use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
+use crate::cli::pager::First;
 use crate::cli::printer::{Kind, Printer, Style};
 use crate::cli::settings::Settings;
+use crate::cli::target;
 use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
 
@@ -129,7 +131,12 @@ impl Context {
 
     /// Shows what is printed from here on with a pager, if a person looks at it.
     pub(crate) fn page(&mut self) -> io::Result<()> {
-        if self.printer.page()? {
+        self.page_seeing(First::Beginning)
+    }
+
+    /// As [`Context::page`], with `first` on the screen.
+    pub(crate) fn page_seeing(&mut self, first: First) -> io::Result<()> {
+        if self.printer.page(first)? {
             self.interrupt.outlive_the_terminal();
         }
         Ok(())

@@ -17,7 +17,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
 use crate::cli::json::{CheckpointDocument, IdDocument, RootDocument, UnreadableDocument};
-use crate::cli::printer::{Kind, Printer};
+use crate::cli::pager::First;
+use crate::cli::printer::{self, Kind, Printer};
 use crate::cli::table::{Align, Table};
 
 /// From this width on there is room for the time of day and the number of files.
@@ -51,7 +52,7 @@ struct SessionDocument {
 pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     if arguments.sessions {
-        return sessions(context);
+        return sessions(arguments, context);
     }
     let root = context.root()?;
     let shown_root = printable(root.as_os_str().as_bytes());
@@ -69,12 +70,37 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
             _ => false,
         });
     }
+    if let Some(limit) = arguments.limit {
+        keep_newest(&mut listing.items, limit as usize);
+    }
     if context.is_json() {
         context.document(&document(&listing))?;
     } else {
+        // Below each session's name, headings and, in between, an empty line.
+        let lines = listing.items.len() + 3 * sessions_in_order(&listing).len();
+        page(lines, arguments, context)?;
         print(&listing, of_what.as_deref(), context)?;
     }
     Ok(Exit::damaged_if(listing.unreadable() > 0))
+}
+
+/// Leaves the newest checkpoints, so many, and whatever cannot be read: what is damaged is always told.
+fn keep_newest(items: &mut Vec<ListItem>, limit: usize) {
+    let is_counted = |item: &ListItem| !matches!(item, ListItem::Unreadable { .. });
+    let mut older = items.iter().filter(|item| is_counted(item)).count().saturating_sub(limit);
+    items.retain(|item| {
+        let is_older = older > 0 && is_counted(item);
+        older -= usize::from(is_older);
+        !is_older
+    });
+}
+
+/// What is shown of a list first is its end: that is where the newest is.
+fn page(lines: usize, arguments: &ListArguments, context: &mut Context) -> io::Result<()> {
+    if !arguments.no_pager && printer::is_more_than_a_screen(lines) {
+        context.page_seeing(First::End)?;
+    }
+    Ok(())
 }
 
 fn document(listing: &Listing) -> ListDocument<'_> {
@@ -176,6 +202,7 @@ fn table(items: &[&ListItem], width: Option<usize>) -> Table {
             ("TIME", Align::Left),
             ("AGE", Align::Right),
             ("FILES", Align::Right),
+            ("READ", Align::Right),
             ("TRIGGER", Align::Left),
             ("LABEL", Align::Left),
         ])
@@ -207,6 +234,7 @@ fn table(items: &[&ListItem], width: Option<usize>) -> Table {
         cells.push(cell(&|summary| format::age(summary.created_at, now)));
         if is_wide {
             cells.push(cell(&|summary| format::number(summary.counts.files_observed)));
+            cells.push(cell(&|summary| format::number(summary.counts.files_read)));
         }
         cells.push(cell(&|summary| summary.trigger.clone()));
         cells.push(text);
@@ -233,9 +261,12 @@ fn remarks(summary: &CheckpointSummary) -> String {
     parts.join(" ")
 }
 
-fn sessions(context: &mut Context) -> Outcome<Exit> {
-    let sessions = context.run(|store, monitor| store.sessions(monitor))?;
+fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
+    let mut sessions = context.run(|store, monitor| store.sessions(monitor))?;
     let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
+    if let Some(limit) = arguments.limit {
+        sessions.drain(..sessions.len().saturating_sub(limit as usize));
+    }
     if context.is_json() {
         let sessions = sessions.iter().map(session_document).collect();
         context.document(&SessionsDocument { sessions })?;
@@ -244,6 +275,7 @@ fn sessions(context: &mut Context) -> Outcome<Exit> {
         style.complain(Kind::Note, "there is no session yet");
         style.complain(Kind::Hint, "`turnpoint capture` makes the first checkpoint");
     } else {
+        page(sessions.len(), arguments, context)?;
         sessions_table(&sessions).print(&mut context.printer)?;
     }
     Ok(Exit::damaged_if(unreadable > 0))

@@ -4,6 +4,14 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+/// What of the output a person sees first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Beginning,
+    /// Where the newest is last. `less` alone knows how.
+    End,
+}
+
 /// A program that shows what it reads.
 #[derive(Debug)]
 pub(crate) struct Pager {
@@ -14,7 +22,7 @@ pub(crate) struct Pager {
 impl Pager {
     /// Starts the one that the settings name, else `$PAGER`, else `less`; none where that is empty or
     /// `cat`, on a terminal that can do nothing, and where it cannot be started.
-    pub(crate) fn start(named: Option<&str>) -> Option<Self> {
+    pub(crate) fn start(named: Option<&str>, first: First) -> Option<Self> {
         // Nothing can be scrolled there.
         if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
             return None;
@@ -32,7 +40,7 @@ impl Pager {
         };
         // One screen is not paged, colors are shown, and what was shown stays.
         if std::env::var_os("LESS").is_none() {
-            command.env("LESS", "FRX");
+            command.env("LESS", if first == First::End { "FRX+G" } else { "FRX" });
         }
         let mut child = command.stdin(Stdio::piped()).spawn().ok()?;
         let input = child.stdin.take();

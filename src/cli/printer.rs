@@ -15,7 +15,7 @@ use turnpoint::settings::{ColorChoice, Settings};
 use crate::cli::arguments::{ColorWhen, GlobalArguments};
 use crate::cli::format;
 use crate::cli::json::NoticeDocument;
-use crate::cli::pager::Pager;
+use crate::cli::pager::{First, Pager};
 
 /// The version of the JSON documents.
 pub(crate) const SCHEMA: u32 = 1;
@@ -117,6 +117,14 @@ pub(crate) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let is_terminal = stream.is_terminal();
     let size = is_terminal.then(|| terminal_size::terminal_size_of(stream)).flatten();
     size.map(|(width, _)| usize::from(width.0).max(20))
+}
+
+/// Whether so many lines are more than the terminal shows; where there is none they are not.
+pub(crate) fn is_more_than_a_screen(lines: usize) -> bool {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| terminal_size::terminal_size_of(&stdout)).flatten();
+    // The last line is for what is typed next.
+    size.is_some_and(|(_, height)| lines >= usize::from(height.0))
 }
 
 /// What is to be told when the pager has ended; nothing is held where none runs.
@@ -237,12 +245,12 @@ impl Printer {
 
     /// Shows what is printed from here on with a pager, if a person looks at it, and says whether it does.
     /// [`Printer::close`] waits for the person.
-    pub(crate) fn page(&mut self) -> io::Result<bool> {
+    pub(crate) fn page(&mut self, first: First) -> io::Result<bool> {
         if !self.is_terminal || self.style.json {
             return Ok(false);
         }
         self.out.flush()?;
-        if let Some(pager) = Pager::start(self.pager.as_deref()) {
+        if let Some(pager) = Pager::start(self.pager.as_deref(), first) {
             hold_asides();
             self.out = BufWriter::new(Output::Pager(pager));
         }

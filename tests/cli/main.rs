@@ -24,6 +24,7 @@ mod hints;
 mod index;
 mod interrupted;
 mod json;
+mod list;
 mod log;
 mod long_walk;
 mod packs;

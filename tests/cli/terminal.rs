@@ -77,7 +77,15 @@ fn nothing_is_locked_while_a_question_waits() {
 fn a_question_can_be_left_with_ctrl_c() {
     let program = program();
     fs::write(program.workspace().join("a.txt"), "changed").unwrap();
-    on_terminal(&program, "80", "\u{3}", "", &["restore", "s", "0"]).exits(130);
+    let restore = ["restore", "s", "0", "--color", "never"];
+    let run = on_terminal(&program, "80", "\u{3}", "", &restore).exits(130);
+    // The terminal shows the key; what is told begins a line.
+    let told = run.stdout.split_once("[y/N]").unwrap().1;
+    assert_eq!(
+        told.trim_start_matches(' '),
+        "^C\nerror: stopped; nothing was changed\n",
+        "{told:?}"
+    );
     assert_eq!(content(&program), "changed");
     program.run(["restore", "s", "0", "--yes"]).ok();
 }

@@ -1,0 +1,93 @@
+//! `list`: how much of it is shown, and how.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::program::{Program, Run, run};
+use crate::support::tree::{build, file};
+
+/// s:0 to s:2, t:0, s:3.
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one")), ("b.txt", file("two"))]);
+    for session in ["s", "s", "s", "t", "s"] {
+        program.run(["capture", "--session", session]).ok();
+    }
+    program
+}
+
+/// The checkpoints that `list` names with these options.
+fn listed(program: &Program, options: &[&str]) -> Vec<String> {
+    let document = program.run([&["list", "--json"], options].concat()).ok().json();
+    let checkpoints = document["checkpoints"].as_array().unwrap();
+    let name =
+        |it: &serde_json::Value| format!("{}:{}", it["session"].as_str().unwrap(), it["seq"]);
+    checkpoints.iter().map(name).collect()
+}
+
+#[test]
+fn a_limit_leaves_the_newest_in_their_order() {
+    let program = program();
+    assert_eq!(listed(&program, &[]), ["s:0", "s:1", "s:2", "t:0", "s:3"]);
+    assert_eq!(listed(&program, &["-n", "2"]), ["t:0", "s:3"]);
+    assert_eq!(listed(&program, &["--session", "s", "--limit", "1"]), ["s:3"]);
+    assert_eq!(listed(&program, &["-n", "9"]).len(), 5);
+    program.run(["list", "-n", "0"]).exits(2);
+    let sessions = program.run(["list", "--sessions", "-n", "1", "--json"]).ok().json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(sessions["sessions"][0]["session"], "s");
+}
+
+#[test]
+fn what_cannot_be_read_is_in_every_list() {
+    let program = program();
+    fs::write(program.store().join("s/0.json"), "damaged").unwrap();
+    let document = program.run(["list", "--json", "-n", "1"]).exits(4).json();
+    assert_eq!(document["unreadable"][0]["seq"], 0, "{document}");
+    assert_eq!(document["checkpoints"].as_array().unwrap().len(), 1, "{document}");
+    assert_eq!(document["checkpoints"][0]["seq"], 3, "{document}");
+}
+
+#[test]
+fn the_files_that_were_read_are_counted() {
+    let program = program();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    program.run(["capture", "--session", "s"]).ok();
+    let list = program.run(["list", "--session", "s"]).ok().stdout;
+    let cells = |seq: &str| -> Vec<String> {
+        let line = list.lines().find(|line| line.trim_start().starts_with(seq)).unwrap();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let heading = cells("SEQ");
+    assert_eq!(heading, ["SEQ", "TIME", "AGE", "FILES", "READ", "TRIGGER", "LABEL"]);
+    for (seq, files_and_read) in [("0", ["2", "2"]), ("1", ["2", "0"]), ("4", ["2", "1"])] {
+        let cells = cells(seq);
+        let at = cells.iter().position(|cell| cell == "manual").unwrap();
+        assert_eq!(cells[at - 2..at], files_and_read, "{seq}: {list}");
+    }
+}
+
+/// On a terminal of 50 lines, with a pager that marks what it is given.
+fn paged(program: &Program, arguments: &[&str]) -> Run {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let mut command = program.other("python3");
+    command.arg(script).args(["80", "", "", ""]);
+    command.arg(env!("CARGO_BIN_EXE_turnpoint")).args(arguments);
+    run(command.env("TERM", "xterm").env("TURNPOINT_PAGER", "echo $LESS; sed 's/^/> /'"))
+}
+
+#[test]
+fn a_list_is_paged_from_its_end_where_it_is_longer_than_the_screen() {
+    let program = program();
+    let list = ["list", "--color", "never"];
+    assert!(!paged(&program, &list).ok().stdout.contains("> "), "five lines fit");
+    // A copy of the manifest under another number is a checkpoint that cannot be read: a line all the same.
+    for seq in 4..54 {
+        let file = |seq: u32| program.store().join(format!("s/{seq}.json"));
+        fs::copy(file(3), file(seq)).unwrap();
+    }
+    let shown = paged(&program, &list).exits(4).stdout;
+    assert!(shown.starts_with("FRX+G\n> workspace "), "{shown}");
+    let shown = paged(&program, &[&list[..], &["--no-pager"]].concat()).exits(4).stdout;
+    assert!(!shown.contains("> ") && shown.contains("[unreadable]"), "{shown}");
+}
