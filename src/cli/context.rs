@@ -16,7 +16,6 @@ use crate::cli::json::NoticeDocument;
 use crate::cli::pager::First;
 use crate::cli::printer::{Kind, Printer, Style};
 use crate::cli::settings::Settings;
-use crate::cli::target;
 use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
 
