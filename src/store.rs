@@ -11,6 +11,7 @@ mod capturing;
 mod comparing;
 mod evicting;
 mod examining;
+mod forgetting;
 mod history;
 mod interrupted;
 mod into;
