@@ -13,6 +13,7 @@ mod capturing;
 mod comparing;
 mod evicting;
 mod examining;
+mod forgetting;
 mod history;
 mod interrupted;
 mod into;

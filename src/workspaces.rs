@@ -27,6 +27,9 @@ use crate::manifest::{Manifest, from_fields, to_fields};
 use crate::monitor::{Monitor, Notice};
 use crate::sessions::{Found, Sessions};
 
+/// The files of a workspace that may be deleted.
+const DERIVED: [&str; 3] = ["stat-cache", "tracked", "audited"];
+
 /// What tells one directory from every other, as long as it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -233,6 +236,27 @@ impl Workspaces {
             return Ok(found);
         }
         Ok(nearest(&self.with_remembered(survey)?))
+    }
+
+    /// Removes what only makes captures of a workspace quick.
+    pub(crate) fn discard_derived(&self, id: WorkspaceId) -> Result<()> {
+        let dir = self.layout.workspace(id);
+        DERIVED.iter().try_for_each(|name| disk::remove_file(&dir.join(name)).map(drop))
+    }
+
+    /// Forgets a workspace that is nowhere any more, and of which there is no checkpoint. One that runs were
+    /// started from stays; returns whether it is gone.
+    pub(crate) fn forget(&self, id: WorkspaceId) -> Result<bool> {
+        let (all, tmp) = (Dir::open(&self.layout.workspaces())?, Dir::open(&self.layout.tmp())?);
+        let name = id.to_string();
+        if all.open_child(name.as_bytes())?.stat(b"runs")?.is_some() {
+            return Ok(false);
+        }
+        // As one: a directory without its file would be taken for one whose file was lost.
+        all.rename_to(name.as_bytes(), &tmp, name.as_bytes())?;
+        all.sync()?;
+        disk::remove_tree(&tmp, name.as_bytes())?;
+        Ok(true)
     }
 
     /// What the files say of all workspaces.

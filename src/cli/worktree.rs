@@ -414,6 +414,7 @@ struct PruneDocument<'a> {
     removed: Vec<RemovedDocument>,
     refused: Vec<RefusedDocument>,
     kept: Vec<KeptDocument>,
+    forgotten: u64,
 }
 
 #[derive(Serialize)]
@@ -461,6 +462,7 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
             removed: pruned.removed.iter().map(RemovedDocument::from).collect(),
             refused: pruned.refused.iter().map(refused).collect(),
             kept: pruned.kept.iter().map(KeptDocument::from).collect(),
+            forgotten: pruned.forgotten,
         })?;
         return Ok(exit);
     }
@@ -473,6 +475,10 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     if !context.is_quiet() {
         for removed in &pruned.removed {
             tell(removed, context)?;
+        }
+        if pruned.forgotten > 0 {
+            let runs = format::counted(pruned.forgotten, "removed run", "removed runs");
+            context.printer.prose(&format!("forgot {runs} of which nothing was left"))?;
         }
         tell_kept(&pruned.kept, arguments, context)?;
     }

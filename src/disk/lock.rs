@@ -1,8 +1,8 @@
 //! Locks between processes: `flock` on files of the store.
 //!
 //! The kernel gives a lock up when its holder ends, however it ends. A lock belongs to the open file,
-//! so two [`Lock`]s of one process exclude each other too. Lock files are made when first needed and
-//! never removed.
+//! so two [`Lock`]s of one process exclude each other too. Lock files are made when first needed;
+//! one is removed only by who holds it alone, when what it is the lock of is gone.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;

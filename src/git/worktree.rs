@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 
 use super::{Answer, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits;
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
 
 /// How often git is run again that stumbled over a work tree of somebody else's.
-const WRITES_MAX: u32 = 100;
+const TRIES_MAX: u32 = 100;
 
 /// Where a directory is, as git sees it.
 #[derive(Debug)]
@@ -254,6 +254,21 @@ pub(crate) fn administration(
     Ok(half_made)
 }
 
+/// Lets git know of the work tree at `path` again, whose administration it had taken away when it was killed;
+/// it is to be completed.
+///
+/// # Errors
+/// [`Error::PlaceTaken`] where there is one of its name, of another work tree; [`Error::Io`].
+pub(crate) fn administer(common_dir: &Path, path: &Path) -> Result<Administration> {
+    let all = common_dir.join("worktrees");
+    disk::make_directory_if_missing(&all)?;
+    let git_dir = all.join(path.file_name().unwrap_or_default());
+    if !disk::make_directory_if_missing(&git_dir)? {
+        return Err(Error::PlaceTaken { path: git_dir });
+    }
+    Ok(Administration { git_dir, locked: None, leads_there: false })
+}
+
 /// The commits that are lost with a work tree and its branch, unless something else leads to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tips {
@@ -454,16 +469,40 @@ fn ask(
     words: &[&str],
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Answer, GitError> {
-    let mut command = surrounded(directory);
-    command.args(words).stdin(Stdio::null());
-    finish(command, directory, Ending::Asked, is_cancelled)
+    let command = || {
+        let mut command = surrounded(directory);
+        command.args(words).stdin(Stdio::null());
+        command
+    };
+    answered(command, directory, is_cancelled)
 }
 
 /// Asks git about the repository, or the work tree, of which `git_dir` is kept.
 fn ask_of(git_dir: &Path, words: &[&str]) -> Result<Answer, GitError> {
-    let mut command = surrounded(git_dir);
-    command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
-    finish(command, git_dir, Ending::Asked, &|| false)
+    let command = || {
+        let mut command = surrounded(git_dir);
+        command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
+        command
+    };
+    answered(command, git_dir, &|| false)
+}
+
+/// Asks git, again where it stumbled over a work tree that somebody makes or removes at this moment.
+fn answered(
+    command: impl Fn() -> Command,
+    directory: &Path,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Answer, GitError> {
+    let mut tries = 0;
+    loop {
+        let answer = finish(command(), directory, Ending::Asked, is_cancelled)?;
+        let complaint = String::from_utf8_lossy(&answer.complaint);
+        if answer.status.success() || !complaint.contains("/worktrees/") || tries == TRIES_MAX {
+            return Ok(answer);
+        }
+        tries += 1;
+        std::thread::sleep(super::POLL);
+    }
 }
 
 /// Has git write, for the work tree at `path`. Its input is the file of the lock, in which nothing is: so the
@@ -480,8 +519,12 @@ fn write(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), GitError> {
     let own = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of_another =
-        |reason: &str| reason.contains("/worktrees/") && !reason.contains(own.as_ref());
+    let is_of_another = |reason: &str| {
+        // The directory of all of them goes with the last.
+        let is_without_place = reason.contains("could not create directory")
+            && reason.contains("No such file or directory");
+        reason.contains("/worktrees/") && (!reason.contains(own.as_ref()) || is_without_place)
+    };
     let mut tries = 0;
     loop {
         let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
@@ -489,7 +532,7 @@ fn write(
         command.stdin(file);
         match finish(command, directory, Ending::Asked, is_cancelled)?.success() {
             Err(GitError::Failed { reason })
-                if tries < WRITES_MAX && is_of_another(&reason) && !is_cancelled() =>
+                if tries < TRIES_MAX && is_of_another(&reason) && !is_cancelled() =>
             {
                 tries += 1;
                 std::thread::sleep(super::POLL);

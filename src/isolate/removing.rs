@@ -1,13 +1,14 @@
 //! Removing the work tree of a run once everything in it is held.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::making::leave;
 use super::{LeftOut, RemoveOptions, RunContent, failed};
 use crate::disk::{self, Dir, Extent, Lock};
 use crate::error::{IsolationError, Result};
 use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
+use crate::id::RunId;
 use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -89,8 +90,8 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         _ if is_half_made => Stage::HalfMade,
         Some(repository) => Stage::Whole(WorkTree { repository }),
         None if path.symlink_metadata().is_err() => Stage::Gone,
-        // git was killed before it had put anything there.
-        None if is_making && Dir::open(&path)?.names()?.is_empty() => Stage::HalfMade,
+        // git was killed before it had put anything there, or while it took away what it had made.
+        None if is_making => Stage::HalfMade,
         None if record.state == RunState::Removing && administration.is_some() => {
             Stage::HalfRemoved
         }
@@ -134,9 +135,21 @@ pub(crate) fn clear_locks(record: &RunRecord) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// What the refs of a run begin with that a removal makes.
+/// What the refs begin with that removals make; then comes the run.
+const REFS: &str = "refs/turnpoint/removed";
+
 fn own_refs(record: &RunRecord) -> String {
-    format!("refs/turnpoint/removed/{}", record.id)
+    format!("{REFS}/{}", record.id)
+}
+
+/// The runs of a repository of whose removal refs are there.
+///
+/// # Errors
+/// What git says.
+pub(crate) fn runs_with_refs(common_dir: &Path) -> Result<HashSet<RunId>> {
+    let refs = git::kept_refs(common_dir, REFS).map_err(failed("list refs"))?;
+    let run = |name: &str| name.strip_prefix(REFS)?.split('/').nth(1)?.parse().ok();
+    Ok(refs.iter().filter_map(|(name, _)| run(name)).collect())
 }
 
 /// What is in the work tree of a run. `None` where there is none, or git does not know it.
@@ -398,17 +411,21 @@ pub(crate) fn remove(
 ) -> Result<bool> {
     let (common_dir, path) = (&record.repository, record.path());
     let is_half_made = matches!(found.stage, Stage::HalfMade);
+    let mut is_known = found.administration.is_some();
     if is_half_made {
         // Where git has put nothing there is nothing for it to find.
         disk::remove_directory_if_empty(&path);
-        if let Some(administration) = &found.administration {
+        let made_anew = match &found.administration {
+            None if path.symlink_metadata().is_ok() => Some(git::administer(common_dir, &path)?),
+            _ => None,
+        };
+        if let Some(administration) = made_anew.as_ref().or(found.administration.as_ref()) {
             git::complete(administration, &path, &record.branch())?;
+            is_known = true;
         }
     }
-    let tree = match &found.administration {
-        Some(_) => git::remove_worktree(common_dir, &path, is_half_made, lock),
-        None => Ok(()),
-    };
+    let tree =
+        if is_known { git::remove_worktree(common_dir, &path, is_half_made, lock) } else { Ok(()) };
     let branch = git::delete_branch(common_dir, &path, &record.branch(), commit, lock);
     leave(&record.top);
     tree.map_err(failed("remove the work tree"))?;

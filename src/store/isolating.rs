@@ -16,6 +16,7 @@ use crate::runs::{RunRecord, RunState, Runs};
 use crate::settings::ScopeSettings;
 use crate::store::capturing::{Purpose, home_directory, open_workspace};
 use crate::store::{Store, real_path, session_name};
+use crate::workspaces::Workspaces;
 
 /// How to make a run.
 #[derive(Debug, Clone, Default)]
@@ -124,6 +125,10 @@ impl Store {
             undisturbed.notice(&Notice::Remark { text });
             error
         })
+    }
+
+    pub(super) fn remembered_workspaces(&self) -> Workspaces {
+        Workspaces::new(&self.inner.layout)
     }
 
     pub(super) fn remembered_runs(&self) -> Runs {

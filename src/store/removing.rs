@@ -87,6 +87,8 @@ pub struct PrunedRuns {
     pub refused: Vec<(RunId, Error)>,
     /// Those that are not due, and why not.
     pub kept: Vec<(RunId, KeptRun)>,
+    /// How many that had been removed are forgotten now: nothing was left of them.
+    pub forgotten: u64,
 }
 
 /// Why a run is not due to be removed.
@@ -178,6 +180,8 @@ impl Store {
             found = isolate::find(record)?;
         }
         let is_half_made = record.state == RunState::Making && !found.stage.is_whole();
+        // What it is good for is gone with the work tree: nothing fails for it.
+        let scaffold = self.scaffold_of(record).ok().flatten();
         let mut held = Held { branch: Some(record.commit.clone()), ..Held::default() };
         if !is_half_made {
             held = self.hold(record, &found, options, monitor)?;
@@ -195,6 +199,7 @@ impl Store {
         }
         let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
         tell_branch(record, is_gone, monitor);
+        drop(scaffold.map(|scaffold| self.take_down(&scaffold)));
         if is_half_made {
             self.remembered_runs().forget(record)?;
         } else {
@@ -368,7 +373,7 @@ impl Store {
 
     /// Removes the runs of the repository that `directory` lies in whose process ended before they did:
     /// what a killed one left. With `older_than` also those whose command ended so long ago. Where `dry_run`,
-    /// says only which.
+    /// says only which. Forgets those that were removed and of which no checkpoint and no ref is left.
     ///
     /// # Errors
     /// [`Error::Isolation`] where the directory lies in no repository. Why one run cannot be removed is in
@@ -388,9 +393,13 @@ impl Store {
             workspaces.into_iter().try_for_each(|workspace| runs.remove_stray_locks(workspace))?;
         }
         let mut pruned = PrunedRuns::default();
+        let is_removed = |record: &RunRecord| record.state == RunState::Removed;
+        let (removed, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_removed);
+        if let Some(first) = removed.first().filter(|_| !dry_run) {
+            pruned.forgotten = self.forget_runs(&first.repository, &removed, monitor)?;
+        }
         for record in records {
             let not_due = match (record.state, record.ended_at) {
-                (RunState::Removed, _) => continue,
                 _ if runs.is_alive(&record)? => Some(KeptRun::Alive),
                 (RunState::Made, Some(ended))
                     if older_than.is_none_or(|age| ended.until(now) < age) =>

@@ -287,3 +287,60 @@ fn runs_that_begin_and_end_at_once_do_not_meet() {
     assert_cleared(&program);
     assert_eq!(ground(&program), before);
 }
+
+/// What git leaves that is killed while it takes away what it had begun to make.
+#[test]
+fn what_was_half_made_and_is_known_to_git_no_more_is_cleared() {
+    let program = program();
+    exec(&program, &[], "true").ok();
+    let (id, path) = only(&program);
+    let record = crate::worktree::find_record(&program, &id);
+    let mut text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    text["state"] = "making".into();
+    fs::write(&record, text.to_string()).unwrap();
+    fs::remove_dir_all(program.workspace().join(".git/worktrees")).unwrap();
+    fs::remove_file(path.join("a.txt")).unwrap();
+    program.run(["worktree", "prune"]).ok();
+    assert_cleared(&program);
+    assert!(!record.exists());
+    program.git(["fsck", "--no-dangling", "--no-progress"]);
+}
+
+#[test]
+fn of_a_removed_run_stays_what_leads_to_its_work_and_nothing_once_that_is_gone() {
+    let program = program();
+    let script = "echo 1 > one; git add one; git commit -qm one; echo 2 > two; exit 1";
+    program.run(["capture"]).ok();
+    let names = |below: &str| -> Vec<String> {
+        let all = fs::read_dir(program.store().join(below)).unwrap();
+        all.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let (workspaces, locks) = (names("workspaces"), names("locks").len());
+    exec(&program, &["--session", "s"], script).exits(1);
+    // What captures of it needed went with it.
+    assert_eq!(names("locks").len(), locks);
+    let new: Vec<String> =
+        names("workspaces").into_iter().filter(|it| !workspaces.contains(it)).collect();
+    assert_eq!(
+        (new.len(), names(&format!("workspaces/{}", new[0]))),
+        (1, vec!["workspace.json".into()])
+    );
+    let id = runs(&program, &["--removed"])[0]["run"].as_str().unwrap().to_owned();
+    let record = crate::worktree::find_record(&program, &id);
+    let prune = || program.run(["worktree", "prune", "--json"]).ok().json()["forgotten"].clone();
+    assert_eq!(prune(), 0);
+    program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
+    // A ref still leads to its commit.
+    assert_eq!(prune(), 0);
+    assert!(record.exists());
+    for name in ["branch", "index"] {
+        program.git(["update-ref", "-d", &format!("refs/turnpoint/removed/{id}/{name}")]);
+    }
+    let dry = program.run(["worktree", "prune", "--dry-run", "--json"]).ok().json();
+    assert_eq!((&dry["forgotten"], record.exists()), (&0.into(), true));
+    assert_eq!(prune(), 1);
+    assert_eq!((record.exists(), names("workspaces")), (false, workspaces));
+    assert_eq!(runs(&program, &["--removed"]), Vec::<Value>::new());
+    assert!(program.run(["doctor"]).ok().stderr.is_empty());
+    assert_eq!(program.run(["verify"]).ok().stderr, "");
+}
