@@ -327,10 +327,8 @@ fn a_bound_revert_whose_predecessor_is_gone_is_not_carried_out() {
     let before = place.look_closely();
     let refused = place.store().revert(place.root(), &second, &bound(&place, &plan), &());
     let error = refused.unwrap_err();
-    let is_gone = matches!(
-        error,
-        Error::GoingBack(GoingBackError::PlanPredecessor { found: None, .. })
-    );
+    let is_gone =
+        matches!(error, Error::GoingBack(GoingBackError::PlanPredecessor { found: None, .. }));
     assert!(is_gone, "{error:?}");
     assert_eq!(error.class(), turnpoint::ErrorClass::Refused);
     fingerprint::assert_same(&before, &place.look_closely());
