@@ -31,6 +31,7 @@ mod ls;
 mod man;
 mod moment;
 mod operations;
+mod orphans;
 mod pager;
 mod patch;
 mod pick;

@@ -26,6 +26,7 @@ use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::{CheckpointDocument, IdDocument, UnreadableDocument};
 use crate::cli::log::tell_unreadable;
+use crate::cli::orphans;
 use crate::cli::printer::Kind;
 use crate::cli::scratch::Scratch;
 
@@ -232,10 +233,13 @@ impl Trial<'_> {
             command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
         }
         // With a group of its own all that it starts can be ended with it. From a terminal it stays in the
-        // foreground with this program, or it could not read from there.
+        // foreground with this program, or it could not read from there; this program's group may be that of
+        // others too, and is not signalled, so there what it leaves behind is looked for.
         let has_group = !io::stdin().is_terminal();
         if has_group {
             command.process_group(0);
+        } else {
+            orphans::adopt();
         }
         let mut child = command.spawn().map_err(|error| {
             let message = format!("cannot run `{}`: {error}", printable(program.as_bytes()));
@@ -267,8 +271,8 @@ impl Trial<'_> {
 }
 
 /// Waits for a command; `None` where a signal came meanwhile. The command is told to end then, and killed if
-/// it goes on, at once if another signal comes; with its group, where it has one. This program outlives it:
-/// there is a directory to remove.
+/// it goes on, at once if another signal comes; and all that it has started with it. This program outlives
+/// it: there is a directory to remove.
 fn wait(
     child: &mut Child,
     has_group: bool,
@@ -291,9 +295,11 @@ fn wait(
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         if rustix::process::waitid(WaitId::Pid(id), options)?.is_some() {
             let is_stopped = asked.is_some() || interrupt.came();
+            // What it started would write into the directory while that is removed.
             if is_stopped && has_group {
-                // What it started would write into the directory while that is removed.
                 tell(Signal::KILL);
+            } else if is_stopped {
+                orphans::end();
             }
             interrupt.forget();
             return Ok(Some(child.wait()?).filter(|_| !is_stopped));

@@ -4,9 +4,9 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use turnpoint::id::CheckpointId;
-use turnpoint::path::printable;
+use turnpoint::path::{RelPath, printable};
 use turnpoint::settings::{Configuration, Settings as Values};
-use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, Which};
+use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
@@ -156,11 +156,23 @@ impl Context {
     /// What that file says and may not, or what is not understood, stops the command: going on without
     /// it, a restore would take paths for its own that the file leaves out.
     pub(crate) fn values(&self, root: &Path) -> Outcome<Values> {
-        let (configuration, problems) = self.settings.configuration.of_workspace(root);
-        if problems.is_empty() {
-            return Ok(configuration.settings());
-        }
+        let (configuration, mut problems) = self.settings.configuration.of_workspace(root);
+        let Some(first) = problems.first_mut() else { return Ok(configuration.settings()) };
+        first.hint.push_str(if first.hint.ends_with('?') { " " } else { "; " });
+        first
+            .hint
+            .push_str("`turnpoint restore CHECKPOINT .turnpoint.toml` brings an earlier one back");
         Err(Error::from(ConfigurationError { problems }).into())
+    }
+
+    /// As [`Context::values`] for a restore of these paths. That file itself is brought back whatever is in its
+    /// place: nothing else can be lost by it.
+    pub(crate) fn values_to_restore(&self, root: &Path, paths: &[RelPath]) -> Outcome<Values> {
+        let is_the_file = |path: &RelPath| path.as_bytes() == WORKSPACE_FILE.as_bytes();
+        if paths.is_empty() || !paths.iter().all(is_the_file) {
+            return self.values(root);
+        }
+        Ok(self.settings.configuration.of_workspace(root).0.settings())
     }
 
     /// As [`Context::values`] for a capture: a file that is broken, perhaps by the very turn that is to

@@ -134,7 +134,7 @@ pub(crate) fn perform(
     asked: Asked<'_>,
     context: &mut Context,
 ) -> Outcome<Exit> {
-    let values = context.values(root)?;
+    let values = context.values_to_restore(root, &options.paths)?;
     options.scope = values.scope;
     options.session = options.session.or(values.session);
     let is_shown = asked.dry_run || asked.plan_out.is_some() || !asked.yes;

@@ -14,11 +14,10 @@ use crate::checkpoint::{CheckpointRow, CheckpointState, Place, in_order_of_makin
 use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::Result;
-use crate::id::{CheckpointId, WorkspaceId};
+use crate::id::CheckpointId;
 use crate::index::{ContentBytes, ReadTx};
 use crate::journal;
-use crate::limits;
-use crate::retention::prune::{is_pinned, leave_links};
+use crate::retention::prune::{Always, is_pinned, leave_links};
 use crate::runs::Runs;
 
 /// Why checkpoints are evicted.
@@ -84,8 +83,7 @@ impl Excess {
 
 /// Those that may go, in the order in which they go. Pure.
 ///
-/// Never: pinned ones, the newest of each workspace in each session, safety checkpoints younger than a
-/// day, what `protected` names. What says of another that it was taken back goes after that one.
+/// Never those that [`Always`] keeps. What says of another that it was taken back goes after that one.
 fn may_go(
     rows: Vec<CheckpointRow>,
     protected: &HashSet<CheckpointId>,
@@ -95,12 +93,8 @@ fn may_go(
     let mut live: Vec<CheckpointRow> =
         rows.into_iter().filter(|row| row.state == CheckpointState::Live).collect();
     live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
-    let mut seen: HashSet<(String, WorkspaceId)> = HashSet::new();
-    live.retain(|row| {
-        let is_newest = seen.insert((row.id.session.folded(), row.workspace));
-        let is_young_safety = row.is_safety() && row.created_at.until(now) < limits::SAFETY_KEEP;
-        !(is_newest || is_young_safety || row.pin.pinned || protected.contains(&row.id))
-    });
+    let mut always = Always::new(protected, now);
+    live.retain(|row| !always.keeps(row));
     let with_earlier = |row: CheckpointRow| {
         let earlier = taken_back.get(&row.id).cloned();
         (row, earlier)
@@ -157,14 +151,7 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     if going >= excess.largest() {
         return Ok(EvictOutcome { content_bytes, ..EvictOutcome::default() });
     }
-    let mut protected = tx.protected_checkpoints()?;
-    protected.extend(journal::needed_by_journals(&access.layout)?);
-    protected.extend(Runs::new(&access.layout).beginnings()?);
-    let mut taken_back = tx.taken_back()?;
-    taken_back.retain(|_, earlier| !gone.contains(earlier));
-    protected.extend(gone);
-    let mut candidates = may_go(tx.all_checkpoints()?, &protected, &taken_back, Timestamp::now());
-    candidates.retain(|id| !is_pinned(access, id));
+    let (mut candidates, taken_back) = candidates(access, tx, gone)?;
     leave_links(&mut candidates, &taken_back);
     let mut steps: Vec<u64> = Vec::new();
     for id in &candidates {
@@ -186,6 +173,24 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     })
 }
 
+/// Those that may go beside `gone`, in the order in which they go; and what was taken back, by what says so.
+fn candidates(
+    access: &Access,
+    tx: &ReadTx<'_>,
+    gone: HashSet<CheckpointId>,
+) -> Result<(Vec<CheckpointId>, HashMap<CheckpointId, CheckpointId>)> {
+    let mut protected = tx.protected_checkpoints()?;
+    protected.extend(journal::needed_by_journals(&access.layout)?);
+    protected.extend(Runs::new(&access.layout).beginnings()?);
+    let mut taken_back = tx.taken_back()?;
+    taken_back.retain(|_, earlier| !gone.contains(earlier));
+    protected.extend(gone);
+    let rows = tx.all_checkpoints()?;
+    let mut candidates = may_go(rows, &protected, &taken_back, Timestamp::now());
+    candidates.retain(|id| !is_pinned(access, id));
+    Ok((candidates, taken_back))
+}
+
 /// Marks what must go: to every reader it is as good as gone. [`crate::retention::finish_pruning`] does
 /// the rest.
 ///
@@ -196,11 +201,32 @@ pub(crate) fn mark_evicted(access: &Access) -> Result<EvictOutcome> {
     if planned.evicted.is_empty() {
         return Ok(planned);
     }
-    // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
+    // Asked again where it is decided: a pin, or an operation, that came in between is seen here. What all
+    // content takes is not counted again while nobody else can write; who comes next sees what is too much.
     access.index.write_durably("mark checkpoints", |tx| {
-        let mut outcome = plan_in(access, &tx, &[])?;
-        outcome.evicted = tx.mark_pruning(&outcome.evicted)?;
-        Ok(outcome)
+        let marked: HashSet<CheckpointId> = tx.pruning_checkpoints()?.into_iter().collect();
+        let (candidates, taken_back) = candidates(access, &tx, marked)?;
+        let may_go: HashSet<CheckpointId> = candidates.into_iter().collect();
+        let mut going = planned.evicted.clone();
+        going.retain(|id| may_go.contains(id));
+        leave_links(&mut going, &taken_back);
+        let evicted = tx.mark_pruning(&going)?;
+        if evicted == planned.evicted {
+            return Ok(planned);
+        }
+        let mut releasing = tx.releasing()?;
+        let mut released_bytes = 0;
+        for id in &evicted {
+            released_bytes = releasing.release(id)?;
+        }
+        let less = planned.released_bytes.saturating_sub(released_bytes);
+        Ok(EvictOutcome {
+            evicted,
+            released_bytes,
+            short_bytes: planned.short_bytes + less,
+            content_bytes: planned.content_bytes + less,
+            ..planned
+        })
     })
 }
 

@@ -37,11 +37,33 @@ impl Periods<'_> {
     }
 }
 
+/// What stays whatever is asked for: pinned checkpoints, the newest of each workspace in each session, safety
+/// checkpoints younger than a day, and what `protected` names. Pure.
+pub(super) struct Always<'a> {
+    protected: &'a HashSet<CheckpointId>,
+    now: Timestamp,
+    seen: HashSet<(String, WorkspaceId)>,
+}
+
+impl<'a> Always<'a> {
+    pub(super) fn new(protected: &'a HashSet<CheckpointId>, now: Timestamp) -> Self {
+        Self { protected, now, seen: HashSet::new() }
+    }
+
+    /// Whether this one is such; of a session those with higher numbers have been asked about before.
+    pub(super) fn keeps(&mut self, row: &CheckpointRow) -> bool {
+        // A capture builds upon the newest of its workspace, whatever made it.
+        let is_newest = self.seen.insert((row.id.session.folded(), row.workspace));
+        let is_young_safety =
+            row.is_safety() && row.created_at.until(self.now) < limits::SAFETY_KEEP;
+        is_newest || is_young_safety || row.pin.pinned || self.protected.contains(&row.id)
+    }
+}
+
 /// Computes which checkpoints of a session go. Pure.
 ///
-/// Kept: what the rule keeps, pinned or not; every pinned one; safety checkpoints counted apart, and
-/// none younger than a day; the newest of each workspace; what `protected` names. Newer is what has the
-/// higher number; that a time lies in the future makes a checkpoint no younger than new.
+/// Kept: what the rule keeps, pinned or not, safety checkpoints counted apart; and what [`Always`] keeps. Newer
+/// is what has the higher number; that a time lies in the future makes a checkpoint no younger than new.
 fn choose(
     rows: &[CheckpointRow],
     rule: PruneRule,
@@ -62,28 +84,23 @@ fn choose(
     let plain_numbers = live.iter().filter(|row| !row.is_safety()).map(|row| row.id.seq);
     let first = plain_numbers.min().filter(|_| rule.keep_first);
     let (mut plain, mut safety) = (0, 0);
-    let mut workspaces: HashSet<WorkspaceId> = HashSet::new();
+    let mut always = Always::new(protected, now);
     let mut chosen = Vec::new();
     for row in live {
         let count = if row.is_safety() { &mut safety } else { &mut plain };
         *count += 1;
-        let age = row.created_at.until(now);
-        let is_young = age < if row.is_safety() { limits::SAFETY_KEEP } else { rule.keep_within };
+        let is_young = !row.is_safety() && row.created_at.until(now) < rule.keep_within;
         let mut is_of_period = false;
         if !row.is_safety() {
             for periods in &mut periods {
                 is_of_period |= periods.keep(row.created_at);
             }
         }
-        // A capture builds upon the newest of its workspace, whatever made it.
-        let is_newest_of_workspace = workspaces.insert(row.workspace);
-        let stays = *count <= keep
-            || row.pin.pinned
+        let stays = always.keeps(row)
+            || *count <= keep
             || is_young
             || is_of_period
-            || first == Some(row.id.seq)
-            || is_newest_of_workspace
-            || protected.contains(&row.id);
+            || first == Some(row.id.seq);
         if !stays {
             chosen.push(row.id.clone());
         }

@@ -16,7 +16,7 @@ use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{FILE_NAME, ReadTx};
 use crate::journal::{Journal, JournalPhase};
-use crate::manifest::{Counts, Entry, EntryKind, Manifest, read_entries};
+use crate::manifest::{Counts, Entry, EntryKind, Manifest, Trigger, read_entries};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::sessions::{Found, with_source};
@@ -484,36 +484,26 @@ impl Store {
             session: spec.session.clone(),
             existing,
         };
-        let plain: Vec<&CheckpointSummary> =
-            listing.checkpoints().filter(|summary| summary.trigger != "pre-restore").collect();
-        let session = match plain.last() {
-            Some(summary) => summary.id.session.clone(),
-            None => {
-                listing.checkpoints().last().ok_or_else(|| no_checkpoint(0))?.id.session.clone()
-            }
-        };
+        let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
+        if checkpoints.is_empty() {
+            return Err(no_checkpoint(0));
+        }
+        if let Some(id) = spec.among(&checkpoints) {
+            return Ok(id);
+        }
+        let is_plain = |it: &&&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
+        let plain = checkpoints.iter().filter(is_plain);
         match &spec.which {
-            Which::Seq(seq) => Ok(CheckpointId { session, seq: *seq }),
-            Which::Latest { back } => {
-                let back = usize::try_from(*back).unwrap_or(usize::MAX);
-                let found = plain.iter().rev().nth(back);
-                found.map(|summary| summary.id.clone()).ok_or_else(|| no_checkpoint(plain.len()))
-            }
-            Which::Label(label) => labelled(&listing, label),
-            // Newest is what was made last, as everywhere, whatever a clock that was set says.
-            &Which::At(at) => {
-                let found = plain.iter().rev().find(|summary| summary.created_at <= at);
-                let oldest = plain.iter().min_by_key(|summary| summary.created_at);
-                match (found, oldest) {
-                    (Some(summary), _) => Ok(summary.id.clone()),
-                    (None, Some(oldest)) => Err(Error::NoneSoOld(NoneSoOld {
-                        at,
-                        oldest: oldest.id.clone(),
-                        created_at: oldest.created_at,
-                    })),
-                    (None, None) => Err(no_checkpoint(0)),
-                }
-            }
+            Which::Label(label) => Err(unknown_label(&checkpoints, label)),
+            &Which::At(at) => match plain.min_by_key(|it| it.created_at) {
+                Some(oldest) => Err(Error::NoneSoOld(NoneSoOld {
+                    at,
+                    oldest: oldest.id.clone(),
+                    created_at: oldest.created_at,
+                })),
+                None => Err(no_checkpoint(0)),
+            },
+            Which::Seq(_) | Which::Latest { .. } => Err(no_checkpoint(plain.count())),
         }
     }
 
@@ -556,21 +546,16 @@ impl Store {
     }
 }
 
-/// The newest checkpoint with that label.
-fn labelled(listing: &Listing, label: &str) -> Result<CheckpointId> {
+/// That none has the label, with the newest labels that there are.
+fn unknown_label(checkpoints: &[&CheckpointSummary], label: &str) -> Error {
     const NAMED_MAX: usize = 5;
     let mut nearest: Vec<String> = Vec::new();
-    let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
-    for summary in checkpoints.into_iter().rev() {
-        let Some(own) = &summary.label else { continue };
-        if own == label {
-            return Ok(summary.id.clone());
-        }
+    for own in checkpoints.iter().rev().filter_map(|it| it.label.as_ref()) {
         if nearest.len() < NAMED_MAX && !nearest.contains(own) {
             nearest.push(own.clone());
         }
     }
-    Err(Error::LabelNotFound { label: label.to_owned(), nearest })
+    Error::LabelNotFound { label: label.to_owned(), nearest }
 }
 
 fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {

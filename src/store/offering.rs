@@ -91,21 +91,8 @@ impl Store {
         if let Some(session) = &spec.session {
             checkpoints.retain(|summary| summary.id.session.folded() == session.folded());
         }
-        let newest = checkpoints.iter().find(|summary| summary.trigger != "pre-restore");
-        let session = newest.or(checkpoints.first()).map(|summary| summary.id.session.clone());
-        let is_plain = |summary: &&CheckpointSummary| summary.trigger != "pre-restore";
-        let mut plain = checkpoints.iter().filter(is_plain);
-        let found = match &spec.which {
-            Which::Seq(seq) => {
-                return Ok(session.map(|session| CheckpointId { session, seq: *seq }));
-            }
-            Which::Latest { back } => plain.nth(usize::try_from(*back).unwrap_or(usize::MAX)),
-            Which::At(at) => plain.find(|summary| summary.created_at <= *at),
-            Which::Label(label) => {
-                checkpoints.iter().find(|summary| summary.label.as_ref() == Some(label))
-            }
-        };
-        Ok(found.map(|summary| summary.id.clone()))
+        checkpoints.reverse();
+        Ok(spec.among(&checkpoints.iter().collect::<Vec<_>>()))
     }
 
     fn reading_files_alone(&self) -> Result<Reading<'static>> {

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use crate::clock::Timestamp;
-use crate::id::{Seq, SessionName};
+use crate::id::{CheckpointId, Seq, SessionName};
+use crate::manifest::Trigger;
+use crate::store::history::CheckpointSummary;
 
 /// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`,
 /// `@LABEL`, `SESSION:@LABEL`.
@@ -56,6 +58,28 @@ impl FromStr for Which {
             return Ok(Self::Label(label.to_owned()));
         }
         text.parse().map(Self::Seq).map_err(|_| invalid())
+    }
+}
+
+impl Spec {
+    /// Which of the checkpoints of a workspace is meant, in the order in which they were made: those of one
+    /// session, where the caller has left the others out.
+    pub(super) fn among(&self, checkpoints: &[&CheckpointSummary]) -> Option<CheckpointId> {
+        let is_plain = |it: &&&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
+        let mut plain = checkpoints.iter().rev().filter(is_plain);
+        let found = match &self.which {
+            Which::Seq(seq) => {
+                let newest = plain.next().or(checkpoints.last())?;
+                return Some(CheckpointId { session: newest.id.session.clone(), seq: *seq });
+            }
+            Which::Latest { back } => plain.nth(usize::try_from(*back).unwrap_or(usize::MAX)),
+            // Newest is what was made last, as everywhere, whatever a clock that was set says.
+            Which::At(at) => plain.find(|it| it.created_at <= *at),
+            Which::Label(label) => {
+                checkpoints.iter().rev().find(|it| it.label.as_ref() == Some(label))
+            }
+        };
+        found.map(|it| it.id.clone())
     }
 }
 

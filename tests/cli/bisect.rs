@@ -265,3 +265,28 @@ fn a_signal_to_the_program_alone_ends_what_the_command_started() {
     let stat = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "what it started still runs: {stat}");
 }
+
+/// On a terminal the command is of the program's group: a key reaches all of it, a signal to the program does
+/// not. Neither way anything is left, not even what listens to no signal.
+#[test]
+fn on_a_terminal_nothing_is_left_of_a_command_that_is_stopped() {
+    let program = program(&["g0", "b1"]);
+    let pid = program.root().join("pid");
+    let sleeper =
+        format!("trap '' HUP INT TERM; echo $$ > {}; echo ready; exec sleep 60", pid.display());
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
+    let twice = "sh -c \"$INNER\" & sleep .5; kill -TERM $PPID; sleep .2; kill -TERM $PPID; wait";
+    for (talk, command) in [(r#"[["ready", "\u0003"]]"#, "sh -c \"$INNER\" & wait"), ("[]", twice)]
+    {
+        let mut bisect = program.other("python3");
+        bisect.arg(&script).args(["80", talk, env!("CARGO_BIN_EXE_turnpoint")]);
+        bisect.args(["bisect", "s", "0", "1", "--", "sh", "-c", command]);
+        let ended = run(bisect.env("TMPDIR", scratch(&program)).env("INNER", &sleeper));
+        assert_eq!(ended.code, 130, "{ended:?}");
+        assert_eq!(fs::read_dir(scratch(&program)).unwrap().count(), 0);
+        let sleeper = fs::read_to_string(&pid).unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "what it started still runs: {stat}");
+        fs::remove_file(&pid).unwrap();
+    }
+}

@@ -214,6 +214,112 @@ fn a_broken_workspace_file_stops_what_would_change_the_workspace_by_it() {
     program.run(["diff", "0", "latest"]).ok();
 }
 
+/// What docs/configuration.md says of each verb.
+#[test]
+fn a_broken_workspace_file_keeps_nobody_from_their_files() {
+    let program = program();
+    program.git(["init", "-q"]);
+    program.git(["commit", "-q", "--allow-empty", "-m", "first"]);
+    let good = "capture.exclude = [\"coverage/\"]\n";
+    fs::write(workspace_file(&program), good).unwrap();
+    let capture = ["capture", "--session", "s"];
+    program.run(capture).ok();
+    fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+    program.run(capture).ok();
+    program.run(["revert", "s:1", "--plan-out", "../plan"]).ok();
+    program.run(["restore", "s:0", "--yes", "--session", "safe"]).ok();
+    break_file(&program, "conflict");
+    let into = program.root().join("into");
+    let into = into.to_str().unwrap();
+    let before = fingerprint::of(&program.workspace());
+    for (code, arguments) in [
+        (2, "restore s:0 --yes"),
+        (2, "restore s:0 a.txt --yes"),
+        (2, "restore s:0 .turnpoint.toml a.txt --yes"),
+        (2, "rewind 1 --yes --session s"),
+        (2, "undo --yes"),
+        (2, "redo --yes"),
+        (2, "revert s:1 --yes"),
+        (2, "restore --apply ../plan --yes"),
+        (2, "diff s:0"),
+        (2, "capture --strict"),
+        (2, "config set --local capture.file_limit 4KiB"),
+        (4, "config list"),
+        (4, "config get color"),
+        (4, "config set color never"),
+        (4, "config unset color"),
+        (0, "list"),
+        (0, "show s:0"),
+        (0, "ls s:0"),
+        (0, "cat s:0 a.txt"),
+        (0, "diff s:0 s:1"),
+        (0, "log a.txt"),
+        (0, "find a.txt"),
+        (0, "stats"),
+        (0, "operations"),
+        (0, "verify"),
+        (0, "doctor"),
+        (0, "sql SELECT+1"),
+        (0, "export s:0 --tar ../tar"),
+        (0, "restore s:0 --into"),
+        (0, "bisect s:0 s:1 -- grep -q ^a$ a.txt"),
+        (0, "pin s:0"),
+        (0, "label s:0 first"),
+        (0, "prune --session s"),
+        (0, "gc"),
+        (0, "purge build/out.txt --yes"),
+        (0, "worktree list"),
+        (0, "exec --worktree --session w -- true"),
+        (0, "worktree prune --older-than 0s"),
+    ] {
+        let words = arguments.split(' ').map(|word| word.replace('+', " "));
+        let words: Vec<String> =
+            words.chain((arguments.ends_with("--into")).then(|| into.to_owned())).collect();
+        let run = program.run(&words).exits(code);
+        let is_told = run.stderr.contains(".turnpoint.toml:1:9: it is not TOML");
+        assert_eq!(
+            is_told,
+            code != 0 || arguments.starts_with("exec"),
+            "{arguments}: {}",
+            run.stderr
+        );
+        if code == 2 {
+            let way_out =
+                "`turnpoint restore CHECKPOINT .turnpoint.toml` brings an earlier one back";
+            let is_change = arguments.starts_with("config");
+            assert_eq!(run.stderr.contains(way_out), !is_change, "{arguments}: {}", run.stderr);
+        }
+    }
+    let ignoring =
+        |tree: &fingerprint::Fingerprint| fingerprint::without(tree, &[".git", ".turnpoint"]);
+    fingerprint::assert_same(&ignoring(&before), &ignoring(&fingerprint::of(&program.workspace())));
+    let back = fs::read(Path::new(into).join("a.txt")).unwrap();
+    assert_eq!(back, b"a");
+    program.run(["exec", "--session", "s", "--", "true"]).ok();
+    program.run(capture).exits(4);
+}
+
+#[test]
+fn whatever_is_in_the_place_of_the_workspace_file_an_earlier_one_comes_back() {
+    for how in ["conflict", "unknown", "long", "directory", "symlink"] {
+        let program = program();
+        let good = "capture.exclude = [\"coverage/\"]\n";
+        fs::write(workspace_file(&program), good).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+        fs::remove_file(workspace_file(&program)).unwrap();
+        break_file(&program, how);
+        if how == "directory" {
+            fs::write(workspace_file(&program).join("inside"), "work").unwrap();
+        }
+        fs::write(program.workspace().join("a.txt"), "changed").unwrap();
+        program.run(["restore", "s:0", ".turnpoint.toml", "--yes"]).ok();
+        assert_eq!(fs::read_to_string(workspace_file(&program)).unwrap(), good, "{how}");
+        assert_eq!(fs::read(program.workspace().join("a.txt")).unwrap(), b"changed");
+        program.run(["restore", "s:0", "--yes"]).ok();
+        assert_eq!(fs::read(program.workspace().join("a.txt")).unwrap(), b"a");
+    }
+}
+
 #[test]
 fn a_part_that_is_understood_counts_beside_one_that_is_not() {
     let program = program();

@@ -208,3 +208,27 @@ fn a_session_is_deleted_but_for_what_is_pinned_and_its_numbers_stay_given() {
     assert_eq!(again["seq"], 12);
     program.run(["prune", "--session", "nowhere", "--delete", "--yes"]).exits(2);
 }
+
+#[test]
+fn a_revert_says_how_many_turns_it_takes_back_as_one() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for content in ["0", "1", "2", "3"] {
+        build(&program.workspace(), [("a.txt", file(content))]);
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    let warning = "warning: s:3 is compared with";
+    let run = program.run(["revert", "s:3", "--dry-run"]).ok();
+    assert!(!run.stderr.contains(warning), "{}", run.stderr);
+    program.run(["pin", "s:0"]).ok();
+    program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    let expected = format!(
+        "{warning} s:0: 2 checkpoints between them are gone, and what they changed is taken back too\n"
+    );
+    let run = program.run(["revert", "s:3", "--dry-run"]).ok();
+    assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    let json = program.run(["revert", "s:3", "--dry-run", "--json"]).ok().json();
+    assert_eq!(json["predecessor"], serde_json::json!({ "session": "s", "seq": 0, "gone": 2 }));
+    let run = program.run(["revert", "s:3", "a.txt", "--yes"]).ok();
+    assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    assert_eq!(std::fs::read(program.workspace().join("a.txt")).unwrap(), b"0");
+}

@@ -2,8 +2,6 @@
 //! from then on it comes to its end, whatever command comes next.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use crate::kills::{gc, is_long, scene, write_many};
 use crate::power;
@@ -11,6 +9,7 @@ use crate::recount::assert_counted;
 use crate::scene::Scene;
 use crate::steps::{self, Step};
 use crate::support::fingerprint::{self, Fingerprint};
+use crate::support::traces;
 
 const PURGE: [&str; 3] = ["purge", "keys", "--yes"];
 
@@ -59,34 +58,10 @@ fn capture_by_mistake(scene: &mut Scene) {
     assert!(fs::read_dir(scene.program.store().join("packs")).unwrap().count() > 0);
 }
 
-/// All bytes below a directory, and what `zstd` makes of the frames.
-fn everything(home: &Path) -> Vec<u8> {
-    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
-    let mut directories = vec![home.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let content = fs::read(&path).unwrap();
-            if content.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                frames.push(path);
-            }
-            bytes.extend(content);
-        }
-    }
-    let unpacked = Command::new("zstd").arg("-dcq").args(frames).output().unwrap();
-    assert!(unpacked.status.success());
-    bytes.extend(unpacked.stdout);
-    bytes
-}
-
 /// What of the content is somewhere in the store.
 fn traces(scene: &Scene) -> Vec<&'static str> {
-    let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
-    let all = text(&everything(&scene.program.sessions_home()));
+    let (mut bytes, unpacked) = traces::everything_and_frames(&scene.program.sessions_home());
+    bytes.extend(unpacked);
     let wanted = [
         ("the first noise", noise(1)[1_000..1_040].to_vec()),
         ("the second noise", noise(2)[1_000..1_040].to_vec()),
@@ -94,7 +69,7 @@ fn traces(scene: &Scene) -> Vec<&'static str> {
         ("the link", TARGET.as_bytes().to_vec()),
         ("a hash", blake3::hash(&noise(1)).as_bytes().to_vec()),
     ];
-    wanted.iter().filter(|(_, it)| all.contains(&text(it))).map(|(name, _)| *name).collect()
+    traces::among(&bytes, &wanted)
 }
 
 fn is_open(scene: &Scene) -> bool {

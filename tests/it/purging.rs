@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 use turnpoint::id::{CheckpointId, SessionName};
@@ -19,6 +18,7 @@ use turnpoint::{
 use crate::model::truth;
 use crate::place::{Place, Told, skips};
 use crate::support::fingerprint::{self, Fingerprint};
+use crate::support::traces::{among, copy, everything_and_frames};
 use crate::support::tree::{self, file, link};
 
 const LINE: &str = "the same line again and again, which no frame holds as it is\n";
@@ -69,15 +69,6 @@ fn purge(store: &Store, request: &PurgeRequest) -> Result<PurgeOutcome> {
     store.purge(request, &plan(store, request).id(), &())
 }
 
-/// A copy of a directory, made by another process: whoever opens the index and closes it again takes away
-/// the locks that this process has on it.
-fn copy(directory: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let status = Command::new("cp").arg("-a").arg(directory).arg(copy.path()).status().unwrap();
-    assert!(status.success());
-    copy
-}
-
 /// All that is in the files below a directory.
 fn raw(home: &Path) -> Vec<u8> {
     everything_and_frames(home).0
@@ -90,41 +81,9 @@ fn everything(home: &Path) -> Vec<u8> {
     bytes
 }
 
-fn everything_and_frames(home: &Path) -> (Vec<u8>, Vec<u8>) {
-    let copy = copy(home);
-    let mut bytes = Vec::new();
-    let mut frames = Vec::new();
-    let mut directories = vec![copy.path().to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let content = fs::read(&path).unwrap();
-            if content.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                frames.push(path);
-            }
-            bytes.extend(content);
-        }
-    }
-    assert!(!frames.is_empty());
-    let output = Command::new("zstd").arg("-dcq").args(frames).output().unwrap();
-    (bytes, output.stdout)
-}
-
 /// Which of the contents are somewhere below `home`.
 fn found(home: &Path, wanted: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
     among(&everything(home), wanted)
-}
-
-fn among(bytes: &[u8], wanted: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
-    // As text with one character for each byte, which is quicker to search.
-    let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
-    let all = text(bytes);
-    let is_there = |wanted: &[u8]| all.contains(&text(wanted));
-    wanted.iter().filter(|(_, bytes)| is_there(bytes)).map(|(name, _)| *name).collect()
 }
 
 /// What must be gone of two turns of [`secret`]: the content, and what it was called in the store.

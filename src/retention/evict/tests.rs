@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::checkpoint::PinFile;
 use crate::hash::{BlobHash, Digest};
-use crate::id::{OperationId, Seq};
+use crate::id::{OperationId, Seq, WorkspaceId};
 use crate::manifest::{Tree, Trigger};
 use crate::mutation::config;
 
