@@ -95,7 +95,7 @@ fn ends(
         return Err(Failure::own(Exit::Usage, "usage", message)
             .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
     };
-    Ok(diff::resolve_both(&good, bad, context)?)
+    diff::resolve_both(&good, bad, context)
 }
 
 /// A command to be tried on checkpoints.

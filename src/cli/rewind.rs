@@ -11,7 +11,10 @@ use crate::cli::{restore, target};
 pub(crate) fn run(arguments: &RewindArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
     let change = &arguments.change;
-    let session = change.session.as_deref().map(target::session_name).transpose()?;
+    let session = match &change.session {
+        Some(session) => Some(target::session_name(session)?),
+        None => context.default_session()?,
+    };
     let turn = arguments.turns;
     let checkpoint = context
         .run(|store, monitor| store.start_of_turn(session.as_ref(), turn, &root, monitor))?;

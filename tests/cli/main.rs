@@ -34,6 +34,7 @@ mod questions;
 mod reader;
 mod retention;
 mod scaffolding;
+mod sessions;
 mod shell;
 mod sql;
 mod storm;

@@ -70,7 +70,7 @@ pub(crate) struct LogArguments {
     /// A file or a directory, as seen from here
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
-    /// The session [default: the newest of this workspace]
+    /// The session [default: that of the settings, else the newest of this workspace]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// The lines that each checkpoint changed
