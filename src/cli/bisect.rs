@@ -391,5 +391,11 @@ fn print(
     diff::summary(found, printer)?;
     printer.gap()?;
     printer.prose(&format!("look at it: `turnpoint diff {good} {} --patch`", bad.id))?;
+    if suspects.len() == 1 {
+        printer.prose(&format!(
+            "take back what it did, and nothing later: `turnpoint revert {}`",
+            bad.id
+        ))?;
+    }
     printer.prose(&format!("go back to before it: `turnpoint restore {good}`"))
 }
