@@ -11,7 +11,7 @@ use crate::cli::moment::moment;
 #[derive(Debug, Args)]
 pub(crate) struct AtArguments {
     /// In place of CHECKPOINT, the newest that was there at TIME, that no restore made: 10m, '2 days ago',
-    /// 09:30, '2026-11-29 09:30'
+    /// yesterday, 09:30, '2026-11-29 09:30'
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) at: Option<Timestamp>,
 }

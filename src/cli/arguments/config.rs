@@ -12,7 +12,13 @@ use clap::{Args, Subcommand};
 #[command(after_help = "Examples:\n  \
                         turnpoint config list --origin\n  \
                         turnpoint config get capture.file_limit\n  \
-                        TURNPOINT_CAPTURE_FILE_LIMIT=64MiB turnpoint capture")]
+                        TURNPOINT_CAPTURE_FILE_LIMIT=64MiB turnpoint capture\n\n\
+                        A file of settings:\n  \
+                        [capture]\n  \
+                        file_limit = \"32MiB\"\n  \
+                        exclude = [\"build/\", \"*.iso\"]\n\n  \
+                        [retention]\n  \
+                        keep = 50")]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
