@@ -10,6 +10,7 @@ mod retention;
 mod shell;
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -178,6 +179,16 @@ pub(crate) struct CaptureArguments {
     pub(crate) force: bool,
 }
 
+/// A number that is counted with, from 1 on.
+pub(super) fn count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "a number from 1 on is expected".to_owned())
+}
+
+/// A number, which may be 0.
+pub(super) fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a number is expected".to_owned())
+}
+
 /// A length of time as people write it: `7d`, `36h`, `1h30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
@@ -212,8 +223,8 @@ pub(crate) struct ListArguments {
     #[arg(long, conflicts_with = "session")]
     pub(crate) sessions: bool,
     /// Only the newest N
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) limit: Option<u32>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
+    pub(crate) limit: Option<NonZeroU32>,
     /// Do not show the output with a pager
     #[arg(long)]
     pub(crate) no_pager: bool,
@@ -342,7 +353,7 @@ pub(crate) struct UnpinArguments {
                         turnpoint label fix-login 3 'before the refactor'\n  \
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then the label
     #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]

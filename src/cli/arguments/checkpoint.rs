@@ -19,7 +19,7 @@ pub(crate) struct AtArguments {
 /// The checkpoint that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct CheckpointArguments {
 /// A checkpoint and paths in it.
 #[derive(Debug, Args)]
 pub(crate) struct PathsArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then paths, as seen from here
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     /// Paths that look like a number or an option, after `--`

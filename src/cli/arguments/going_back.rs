@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::arguments::AtArguments;
+use super::{AtArguments, count};
 
 /// What is done with a plan beside carrying it out.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct ChangeArguments {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// The session for the safety checkpoint, and the one meant where none is named
+    /// The session of the safety checkpoint, and of a checkpoint without one
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// Compare every file by content, and trust no time stamp
@@ -55,7 +55,7 @@ pub(crate) struct ChangeArguments {
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
     /// Which turn, counted from the last
-    #[arg(value_name = "N", default_value_t = NonZeroU32::MIN)]
+    #[arg(value_name = "N", default_value_t = NonZeroU32::MIN, value_parser = count)]
     pub(crate) turns: NonZeroU32,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
@@ -107,7 +107,7 @@ pub(crate) struct RedoArguments {
                         turnpoint revert --dry-run fix-login 3\n  \
                         turnpoint revert latest~1")]
 pub(crate) struct RevertArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
