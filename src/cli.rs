@@ -97,6 +97,9 @@ pub(crate) fn main() -> ExitCode {
     };
     context.trace.iter().for_each(trace::Trace::begin);
     let on_damage = exit_on_damage(&arguments.command);
+    if is_of_workspace(&arguments.command) {
+        context.tell_of_workspace_above();
+    }
     let outcome = run(arguments.command, &mut context).and_then(|exit| {
         context.printer.close()?;
         Ok(exit)
@@ -157,6 +160,25 @@ const fn exit_on_damage(command: &Command) -> Exit {
         | Command::Worktree(_)
         | Command::Quarantine(_) => Exit::Failed,
     }
+}
+
+/// Whether a command is about one workspace, and not about the store or a repository.
+const fn is_of_workspace(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Worktree(_)
+            | Command::Prune(_)
+            | Command::Gc(_)
+            | Command::Stats(_)
+            | Command::Operations(_)
+            | Command::Verify(_)
+            | Command::Doctor(_)
+            | Command::Quarantine(_)
+            | Command::Sql(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Complete(_)
+    )
 }
 
 fn run(command: Command, context: &mut Context) -> Outcome<Exit> {

@@ -104,7 +104,7 @@ pub enum Error {
     },
 
     /// No checkpoint has that label.
-    #[error("no checkpoint is labelled `{}`", crate::path::printable(label.as_bytes()))]
+    #[error("no checkpoint is labeled `{}`", crate::path::printable(label.as_bytes()))]
     LabelNotFound {
         /// The label as given.
         label: String,

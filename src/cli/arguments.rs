@@ -10,6 +10,7 @@ mod retention;
 mod shell;
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,9 +34,9 @@ pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Sh
 /// Checkpoints of a coding agent's workspace: capture each turn, look at it, go back to it.
 ///
 /// A checkpoint is the state of a workspace (a directory tree) at one moment. It is named by its
-/// session and its number there: `SESSION SEQ` or `SESSION:SEQ`. Without a session the newest one of
-/// this workspace is meant; `latest` is the newest checkpoint, `latest~2` the second before it, and
-/// `@LABEL` the newest with that label.
+/// session and its number there: `SESSION SEQ` or `SESSION:SEQ`. Without a session the one is meant that
+/// `TURNPOINT_SESSION` names, else the newest of this workspace; `latest` is the newest checkpoint,
+/// `latest~2` the second before it, and `@LABEL` the newest with that label.
 ///
 /// The workspace is the directory given with -C; else the nearest known workspace at or above the
 /// current directory; else the top of its git repository; else the current directory.
@@ -179,6 +180,16 @@ pub(crate) struct CaptureArguments {
     pub(crate) force: bool,
 }
 
+/// A number that is counted with, from 1 on.
+pub(super) fn count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "a number from 1 on is expected".to_owned())
+}
+
+/// A number, which may be 0.
+pub(super) fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a number is expected".to_owned())
+}
+
 /// A length of time as people write it: `7d`, `36h`, `1h30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("a time such as 7d, 36h or 90m is expected, not `{text}`");
@@ -213,8 +224,8 @@ pub(crate) struct ListArguments {
     #[arg(long, conflicts_with = "session")]
     pub(crate) sessions: bool,
     /// Only the newest N
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) limit: Option<u32>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
+    pub(crate) limit: Option<NonZeroU32>,
     /// Do not show the output with a pager
     #[arg(long)]
     pub(crate) no_pager: bool,
@@ -343,7 +354,7 @@ pub(crate) struct UnpinArguments {
                         turnpoint label fix-login 3 'before the refactor'\n  \
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then the label
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then the label
     #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]

@@ -96,7 +96,7 @@ fn ends(
         return Err(Failure::own(Exit::Usage, "usage", message)
             .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
     };
-    Ok(diff::resolve_both(&good, bad, context)?)
+    diff::resolve_both(&good, bad, context)
 }
 
 /// A command to be tried on checkpoints.
@@ -397,5 +397,11 @@ fn print(
     diff::summary(found, printer)?;
     printer.gap()?;
     printer.prose(&format!("look at it: `turnpoint diff {good} {} --patch`", bad.id))?;
+    if suspects.len() == 1 {
+        printer.prose(&format!(
+            "take back what it did, and nothing later: `turnpoint revert {}`",
+            bad.id
+        ))?;
+    }
     printer.prose(&format!("go back to before it: `turnpoint restore {good}`"))
 }

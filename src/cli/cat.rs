@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use turnpoint::Error;
+use turnpoint::id::CheckpointId;
+use turnpoint::path::RelPath;
 
 use crate::cli::arguments::CatArguments;
 use crate::cli::context::Context;
@@ -58,33 +61,48 @@ pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Ex
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let [path] = &*paths else {
-        return Err(Failure::own(
-            Exit::Usage,
-            "usage",
-            "one path is expected after the checkpoint",
+        let message = "one path is expected after the checkpoint";
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(
+            "as in `turnpoint cat latest src/main.rs`; `turnpoint ls latest` shows what there is",
         ));
     };
     let id = context.resolve(&spec)?;
+    told_of_directory(written(&id, path, context), &id, path)
+}
+
+fn written(id: &CheckpointId, path: &RelPath, context: &mut Context) -> Outcome<Exit> {
     if context.is_json() {
         let mut bytes = Vec::new();
-        context.run(|store, monitor| store.cat(&id, path, &mut bytes, monitor))?;
+        context.run(|store, monitor| store.cat(id, path, &mut bytes, monitor))?;
         let size = bytes.len() as u64;
         let (content, content_bytes) = match String::from_utf8(bytes) {
             Ok(text) => (Some(text), None),
             Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
         };
-        let (id, path) = (IdDocument::from(&id), PathDocument::from(path));
+        let (id, path) = (IdDocument::from(id), PathDocument::from(path));
         context.document(&CatDocument { id, path, size, content, content_bytes })?;
         return Ok(Exit::Done);
     }
     let (written, failed) = context.run_printing(|store, printer, monitor| {
         let mut recording = Recording { out: printer.bytes(), failed: None };
-        (store.cat(&id, path, &mut recording, monitor), recording.failed)
+        (store.cat(id, path, &mut recording, monitor), recording.failed)
     });
     match (written, failed) {
         (Ok(()), _) => Ok(Exit::Done),
         (Err(_), Some(failed)) => Err(Failure::Output(failed)),
         // What was written before damage was found is only a part; the exit code says so.
         (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// A path that is inside the workspace can only be wrong by what is there.
+fn told_of_directory(written: Outcome<Exit>, id: &CheckpointId, path: &RelPath) -> Outcome<Exit> {
+    match written {
+        Err(Failure::Library(error)) if matches!(*error, Error::InvalidPath { .. }) => {
+            let message = format!("`{path}` is a directory in {id}");
+            let hint = format!("`turnpoint ls {id} {path}` lists it");
+            Err(Failure::own(Exit::Usage, "invalid-path", message).hint(hint))
+        }
+        written => written,
     }
 }

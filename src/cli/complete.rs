@@ -13,7 +13,9 @@ use std::time::Duration;
 use clap::{Arg, Command, CommandFactory};
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
+use turnpoint::manifest::Trigger;
 use turnpoint::path::{RelPath, printable};
+use turnpoint::settings::{SETTINGS, Setting};
 use turnpoint::{CheckpointSummary, Spec, Store};
 
 use crate::cli::arguments::{Arguments, CompleteArguments, Shell};
@@ -27,6 +29,8 @@ use crate::cli::target::{self, Target};
 const ANSWERED_WITHIN: Duration = Duration::from_millis(700);
 /// How many candidates are offered at most.
 const OFFERED_MAX: usize = 500;
+/// How far `latest~N` is offered.
+const NEWEST_MAX: usize = 20;
 
 /// Something that can be typed, and what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,9 +202,18 @@ impl<'a> Typed<'a> {
         self.command.get_positionals().any(|it| value_name(it) == "CHECKPOINT")
     }
 
+    /// Whether the first word of a command of `config` is to come, which is the name of a setting.
+    fn wants_setting(&self) -> bool {
+        ["get", "set", "unset"].contains(&self.command.get_name()) && self.positional.is_empty()
+    }
+
     fn takes_paths(&self) -> bool {
         self.command.get_positionals().any(|it| value_name(it) == "PATH")
     }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_once(['.', ';']).map_or(text, |(first, _)| first)
 }
 
 fn value_name(argument: &Arg) -> &str {
@@ -235,6 +248,10 @@ fn candidates(words: &[Vec<u8>], directory: Option<PathBuf>) -> Vec<Candidate> {
     if typed.command.has_subcommands() {
         let is_first = typed.positional.is_empty();
         return if is_first { commands(typed.command) } else { Vec::new() };
+    }
+    if typed.wants_setting() {
+        let about = |it: &Setting| Candidate::new(it.name, first_sentence(it.about));
+        return SETTINGS.iter().map(about).collect();
     }
     let possible: Vec<Candidate> = typed
         .command
@@ -287,6 +304,8 @@ struct Place {
     store: Store,
     directory: PathBuf,
     is_named: bool,
+    /// The one of a checkpoint that is named without one.
+    session: Option<String>,
 }
 
 impl Place {
@@ -294,7 +313,12 @@ impl Place {
         let directory = typed.directory.clone().or(directory);
         let is_named = directory.is_some();
         let settings = Settings::of_directory(directory).ok()?;
-        Some(Self { store: Store::at(&settings.home), directory: settings.directory, is_named })
+        Some(Self {
+            store: Store::at(&settings.home),
+            directory: settings.directory,
+            is_named,
+            session: settings.values.session,
+        })
     }
 
     fn root(&self) -> PathBuf {
@@ -310,7 +334,8 @@ impl Place {
     /// A checkpoint where none is named yet, else the paths in it, and where there may be two both.
     fn checkpoint_or_path(&self, typed: &Typed<'_>, current: &str) -> Vec<Candidate> {
         let words = &typed.positional;
-        let named = target::parse_at(words, typed.session.as_deref(), typed.at);
+        let session = typed.session.as_deref().or(self.session.as_deref());
+        let named = target::parse_at(words, session, typed.at);
         let Ok(Target { spec, .. }) = named else {
             // A session, of which a checkpoint is to come.
             return match &**words {
@@ -343,6 +368,9 @@ impl Place {
             };
             return labelled.iter().filter_map(candidate).collect();
         }
+        if current.starts_with("latest") {
+            return self.newest(session);
+        }
         if let Some(session) = session {
             return self.checkpoints(session, "");
         }
@@ -352,15 +380,29 @@ impl Place {
         [latest].into_iter().chain(named).collect()
     }
 
+    /// `latest` and those before it, each with what it is.
+    fn newest(&self, session: Option<&str>) -> Vec<Candidate> {
+        let now = Timestamp::now();
+        let session = session.or(self.session.as_deref()).map(str::to_lowercase);
+        let of_workspace = self.store.offered_of_workspace(&self.root()).unwrap_or_default();
+        let meant = of_workspace.iter().filter(|it| {
+            let is_of = session.as_ref().is_none_or(|session| *session == it.id.session.folded());
+            is_of && it.trigger != Trigger::PRE_RESTORE.as_str()
+        });
+        let candidate = |(back, it): (usize, &CheckpointSummary)| {
+            let text = if back == 0 { "latest".to_owned() } else { format!("latest~{back}") };
+            Candidate::new(text, format!("{}, {}", it.id, about(it, now)))
+        };
+        meant.take(NEWEST_MAX).enumerate().map(candidate).collect()
+    }
+
     /// Those of a session, the newest first.
     fn checkpoints(&self, session: &str, prefix: &str) -> Vec<Candidate> {
         let Ok(session) = SessionName::new(session) else { return Vec::new() };
         let found = self.store.offered_checkpoints(&session).unwrap_or_default();
         let now = Timestamp::now();
         let candidate = |it: &CheckpointSummary| {
-            let (age, label) = (format::age(it.created_at, now), it.label.as_deref());
-            let about = [age.as_str(), &it.trigger, label.unwrap_or_default()].join(", ");
-            Candidate::new(format!("{prefix}{}", it.id.seq), about.trim_end_matches(", "))
+            Candidate::new(format!("{prefix}{}", it.id.seq), about(it, now))
         };
         found.iter().map(candidate).collect()
     }
@@ -380,6 +422,13 @@ impl Place {
         };
         found.into_iter().filter_map(candidate).collect()
     }
+}
+
+/// Age, trigger and label.
+fn about(checkpoint: &CheckpointSummary, now: Timestamp) -> String {
+    let (age, label) = (format::age(checkpoint.created_at, now), checkpoint.label.as_deref());
+    let about = [age.as_str(), &checkpoint.trigger, label.unwrap_or_default()].join(", ");
+    about.trim_end_matches(", ").to_owned()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! What a command works with.
 
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::settings::{Configuration, Settings as Values};
-use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
+use turnpoint::{
+    ConfigurationError, Error, ListQuery, Monitor, Spec, Store, WORKSPACE_FILE, Which,
+};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
@@ -16,6 +19,7 @@ use crate::cli::json::NoticeDocument;
 use crate::cli::pager::First;
 use crate::cli::printer::{Kind, Printer, Style};
 use crate::cli::settings::Settings;
+use crate::cli::target;
 use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
 
@@ -192,16 +196,83 @@ impl Context {
         configuration
     }
 
+    /// The session that counts where a command names none: that of the settings.
+    pub(crate) fn default_session(&self) -> Outcome<Option<SessionName>> {
+        self.settings.values.session.as_deref().map(target::session_name).transpose()
+    }
+
     /// The checkpoint that is meant, seen from the workspace.
-    pub(crate) fn resolve(&mut self, spec: &Spec) -> turnpoint::Result<CheckpointId> {
+    pub(crate) fn resolve(&mut self, spec: &Spec) -> Outcome<CheckpointId> {
         let root = self.root()?;
-        let id = self.run(|store, monitor| store.resolve(spec, &root, monitor))?;
+        if spec.session.is_some() {
+            return self.resolve_at(spec, &root);
+        }
+        let Some(session) = self.default_session()? else {
+            let id = self.resolve_at(spec, &root)?;
+            if matches!(spec.which, Which::Seq(_)) {
+                self.tell_of_namesakes(&id, &root)?;
+            }
+            return Ok(id);
+        };
+        let spec = Spec { session: Some(session), which: spec.which.clone() };
+        let resolved = self.resolve_at(&spec, &root);
+        if let (Err(_), Some(session)) = (&resolved, &spec.session) {
+            self.remark(format!(
+                "no session is named, so the one of the setting `session` is meant, {session}"
+            ));
+        }
+        resolved
+    }
+
+    fn resolve_at(&mut self, spec: &Spec, root: &Path) -> Outcome<CheckpointId> {
+        let id = self.run(|store, monitor| store.resolve(spec, root, monitor))?;
         if let Which::At(at) = spec.which {
             let made = self.run(|store, monitor| store.show(&id, monitor))?.manifest.created_at;
             let (at, made) = (format::second(at), format::second(made));
             self.remark(format!("the newest at {at} was {id}, made {made}"));
         }
         Ok(id)
+    }
+
+    /// Tells which session a number alone was taken to be of, where another one here has that number too:
+    /// the newest session may be one that somebody else has just added to.
+    fn tell_of_namesakes(&mut self, id: &CheckpointId, root: &Path) -> Outcome<()> {
+        const NAMED_MAX: usize = 3;
+        let query = ListQuery::Workspace(root.to_owned());
+        let listing = self.run(|store, monitor| store.list(&query, monitor))?;
+        let others: Vec<String> = listing
+            .checkpoints()
+            .filter(|it| it.id.seq == id.seq && it.id.session != id.session)
+            .map(|it| it.id.to_string())
+            .collect();
+        if !others.is_empty() {
+            let named = others.iter().rev().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+            let more = match others.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let are = if others.len() == 1 { "is" } else { "are" };
+            self.remark(format!(
+                "{} is taken as {id}, of the newest session of this workspace; there {are} also \
+                 {named}{more}",
+                id.seq
+            ));
+        }
+        Ok(())
+    }
+
+    /// Tells of a directory that was named and is none of the workspaces that are known, where it lies in
+    /// one, or in a repository: there without -C another one is meant.
+    pub(crate) fn tell_of_workspace_above(&mut self) {
+        let directory = self.settings.directory.clone();
+        let located = self.store.locate(&directory).ok();
+        if let Some(above) = located.filter(|above| self.settings.is_named && *above != directory) {
+            let [directory, above] =
+                [&directory, &above].map(|path| printable(path.as_os_str().as_bytes()));
+            self.remark(format!(
+                "-C makes {directory} the workspace; from there without -C it would be {above}"
+            ));
+        }
     }
 
     /// Tells of a restore of the workspace that has not ended: what a reading command shows of the

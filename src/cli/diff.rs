@@ -72,7 +72,7 @@ pub(crate) fn resolve_both(
     before: &Spec,
     after: Spec,
     context: &mut Context,
-) -> turnpoint::Result<(CheckpointId, CheckpointId)> {
+) -> Outcome<(CheckpointId, CheckpointId)> {
     let found = context.resolve(before)?;
     let is_of_same = before.session.is_some() || matches!(after.which, Which::Seq(_));
     let session = after.session.or_else(|| is_of_same.then(|| found.session.clone()));

@@ -74,7 +74,12 @@ impl Failure {
 
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Library(error) => error.to_string(),
+            Self::Library(error) => match &**error {
+                Error::NoneSoOld(it) => {
+                    format!("no checkpoint is as old as {}", format::second(it.at))
+                }
+                error => error.to_string(),
+            },
             Self::Output(_) => "cannot write to standard output".to_owned(),
             Self::Own { message, .. } => message.clone(),
         }
@@ -96,10 +101,7 @@ impl Failure {
 
     fn hint_text(&self) -> Option<String> {
         match self {
-            Self::Library(error) if matches!(**error, Error::Cancelled) => {
-                Some("the store is whole; the same command begins again".to_owned())
-            }
-            Self::Library(error) => error.hint(),
+            Self::Library(error) => hint_of(error),
             Self::Output(_) => None,
             Self::Own { hint, .. } => hint.clone(),
         }
@@ -153,6 +155,37 @@ impl Failure {
             _ => Vec::new(),
         }
     }
+}
+
+/// The hint of the library, or what only a person at a terminal has to be told.
+fn hint_of(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::Cancelled => "the store is whole; the same command begins again".to_owned(),
+        Error::NoneSoOld(it) => {
+            format!("the oldest is {}, of {}", it.oldest, format::second(it.created_at))
+        }
+        Error::NothingToUndo { .. } => {
+            "it takes back what restore, rewind, revert and redo did; `turnpoint operations` shows that"
+                .to_owned()
+        }
+        Error::GoingBack(GoingBackError::NothingToRedo { since: None, .. }) => {
+            "it takes back an undo; `turnpoint operations` shows what was done".to_owned()
+        }
+        Error::CheckpointUnreadable { checkpoint, path, .. } => {
+            let is_manifest = path.extension().is_some_and(|extension| extension == "json");
+            let quarantine = if is_manifest {
+                format!(": a backup, or `turnpoint quarantine {}/{}.json`", checkpoint.session, checkpoint.seq)
+            } else {
+                String::new()
+            };
+            format!("`turnpoint doctor` says what is damaged, and what can be done{quarantine}")
+        }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+            "a file is in the place of a directory; TURNPOINT_HOME says where the store is".to_owned()
+        }
+        error => return error.hint(),
+    };
+    Some(text)
 }
 
 impl From<Error> for Failure {

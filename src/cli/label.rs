@@ -1,5 +1,7 @@
 //! `turnpoint label`.
 
+use std::os::unix::ffi::OsStrExt;
+
 use serde::Serialize;
 use turnpoint::path::printable;
 
@@ -8,7 +10,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::IdDocument;
-use crate::cli::target;
+use crate::cli::target::{self, Target};
 
 #[derive(Serialize)]
 struct LabelDocument<'a> {
@@ -34,7 +36,16 @@ pub(crate) fn run(arguments: &LabelArguments, context: &mut Context) -> Outcome<
         let hint = "as in `turnpoint label latest 'before the refactor'`, or with --clear no label";
         return Err(Failure::own(Exit::Usage, "usage", message).hint(hint));
     }
-    let spec = target::parse_alone(words, arguments.session.as_deref(), arguments.time.at)?;
+    let (session, at) = (arguments.session.as_deref(), arguments.time.at);
+    let Target { spec, rest } = target::parse_at(words, session, at)?;
+    if let Some(word) = rest.first() {
+        let word = printable(word.as_bytes());
+        let message =
+            format!("one label is expected after the checkpoint, but `{word}` is before it");
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(
+            "quote one of several words, as in `turnpoint label latest 'before the refactor'`",
+        ));
+    }
     let id = context.resolve(&spec)?;
     context.run(|store, monitor| store.label(&id, label, monitor))?;
     let shown = context.run(|store, monitor| store.show(&id, monitor))?;

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
         });
     }
     if let Some(limit) = arguments.limit {
-        keep_newest(&mut listing.items, limit as usize);
+        keep_newest(&mut listing.items, limit.get() as usize);
     }
     if context.is_json() {
         context.document(&document(&listing))?;
@@ -265,7 +265,7 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     let mut sessions = context.run(|store, monitor| store.sessions(monitor))?;
     let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
     if let Some(limit) = arguments.limit {
-        sessions.drain(..sessions.len().saturating_sub(limit as usize));
+        sessions.drain(..sessions.len().saturating_sub(limit.get() as usize));
     }
     if context.is_json() {
         let sessions = sessions.iter().map(session_document).collect();

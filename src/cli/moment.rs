@@ -8,8 +8,8 @@ use turnpoint::clock::Timestamp;
 use crate::cli::format;
 
 /// What can be written.
-const FORMS: &str = "these forms are read: 10m, 2h, `2 days ago`, 09:30, 2026-11-29, `2026-11-29 09:30`, \
-                     2026-11-29T09:30:00Z";
+const FORMS: &str = "these forms are read: 10m, 2h, `2 days ago`, `an hour ago`, now, yesterday, 09:30, \
+                     9:30pm, `yesterday 09:30`, 2026-11-29, `2026-11-29 09:30`, 2026-11-29T09:30:00Z";
 
 /// Reads the value of an option, seen from the present moment and the local time zone.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
@@ -20,7 +20,8 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
 }
 
 /// RFC 3339; else a local date and time, a date, which means its beginning, or a time of day, which means
-/// the last time that the clock showed it; else how long ago.
+/// the last time that the clock showed it; `now`, or `yesterday`, which means this time of that day, as in
+/// git; `today` or `yesterday` with a time of day; else how long ago.
 fn read(text: &str, now: &ZonedDateTime) -> Option<Timestamp> {
     let timestamp = |at: jiff::Timestamp| i64::try_from(at.as_nanosecond()).ok();
     let zone = now.time_zone();
@@ -36,20 +37,47 @@ fn read(text: &str, now: &ZonedDateTime) -> Option<Timestamp> {
     } else if let Ok(civil) = text.parse::<DateTime>() {
         local(civil, zone)?
     } else {
-        // `2 days ago` is a span below zero, and `2 days` means the same here.
-        let span: Span = text.parse().ok()?;
-        now.checked_sub(span.abs()).ok()?.timestamp()
+        let text = text.to_lowercase();
+        match text.split_once(' ') {
+            None if text == "now" => now.timestamp(),
+            None if text == "yesterday" => now.yesterday().ok()?.timestamp(),
+            Some(("today", time)) => local(now.date().to_datetime(time_of_day(time)?), zone)?,
+            Some(("yesterday", time)) => {
+                local(now.date().yesterday().ok()?.to_datetime(time_of_day(time)?), zone)?
+            }
+            Some(("a" | "an" | "one", unit)) => ago(&format!("1 {unit}"), now)?,
+            _ => ago(&text, now)?,
+        }
     };
     timestamp(at).map(Timestamp::from_ns)
 }
 
-/// `09:30`, `9:30`, `09:30:15`; with a colon, since a number alone may be that of a checkpoint.
+/// `2 days ago` is a span below zero, and `2 days` means the same here.
+fn ago(text: &str, now: &ZonedDateTime) -> Option<jiff::Timestamp> {
+    let span: Span = text.parse().ok()?;
+    Some(now.checked_sub(span.abs()).ok()?.timestamp())
+}
+
+/// `09:30`, `9:30`, `09:30:15`, `9:30pm`, `9 pm`; a number alone may be that of a checkpoint.
 fn time_of_day(text: &str) -> Option<Time> {
-    let (hour, _) = text.split_once(':')?;
+    let text = text.trim().to_lowercase();
+    let half = ["am", "pm"].into_iter().find(|half| text.ends_with(half));
+    let clock = half.and_then(|half| text.strip_suffix(half)).unwrap_or(&text).trim_end();
+    let (hour, rest) = match clock.split_once(':') {
+        Some((hour, rest)) => (hour, rest),
+        None if half.is_some() => (clock, "00"),
+        None => return None,
+    };
     if hour.is_empty() || hour.len() > 2 || !hour.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    format!("{text:0>width$}", width = text.len() + 2 - hour.len()).parse().ok()
+    let hour: u8 = hour.parse().ok()?;
+    let hour = match half {
+        None => hour,
+        Some(_) if !(1..=12).contains(&hour) => return None,
+        Some(half) => hour % 12 + if half == "pm" { 12 } else { 0 },
+    };
+    format!("{hour:02}:{rest}").parse().ok()
 }
 
 fn local(civil: DateTime, zone: &TimeZone) -> Option<jiff::Timestamp> {
@@ -81,6 +109,19 @@ mod tests {
             ("12:00", "2026-11-30T11:00:00Z"),
             ("12:00:01", "2026-11-29T11:00:01Z"),
             ("23:59", "2026-11-29T22:59:00Z"),
+            ("0:05", "2026-11-29T23:05:00Z"),
+            ("9:30am", "2026-11-30T08:30:00Z"),
+            ("9:30 PM", "2026-11-29T20:30:00Z"),
+            ("12am", "2026-11-29T23:00:00Z"),
+            ("12pm", "2026-11-30T11:00:00Z"),
+            ("now", "2026-11-30T11:00:00Z"),
+            ("Yesterday", "2026-11-29T11:00:00Z"),
+            ("yesterday 18:15", "2026-11-29T17:15:00Z"),
+            ("today 9am", "2026-11-30T08:00:00Z"),
+            ("an hour ago", "2026-11-30T10:00:00Z"),
+            ("a week ago", "2026-11-23T11:00:00Z"),
+            ("2 Hours Ago", "2026-11-30T09:00:00Z"),
+            ("1 hour, 30 minutes ago", "2026-11-30T09:30:00Z"),
             ("10m", "2026-11-30T10:50:00Z"),
             ("1h30m", "2026-11-30T09:30:00Z"),
             ("2 days ago", "2026-11-28T11:00:00Z"),
@@ -98,7 +139,24 @@ mod tests {
 
     #[test]
     fn what_is_no_moment_is_refused_with_what_is() {
-        for text in ["", "3", "10", "latest", "2026-11", "24:00", "9:3", ":30", "soon", "s:3"] {
+        for text in [
+            "",
+            "3",
+            "10",
+            "latest",
+            "2026-11",
+            "24:00",
+            "9:3",
+            ":30",
+            "soon",
+            "s:3",
+            "today",
+            "13pm",
+            "0am",
+            "pm",
+            "yesterday soon",
+            "a",
+        ] {
             assert_eq!(at(text), None, "{text}");
         }
         let forms = moment("soon").unwrap_err();

@@ -410,7 +410,7 @@ fn print_some(printer: &mut Printer, lines: Vec<String>) -> io::Result<()> {
     let most = if printer.style().verbose { usize::MAX } else { SHOWN_MAX };
     let more = lines.len().saturating_sub(most) as u64;
     for line in lines.into_iter().take(most) {
-        printer.line(format_args!("  {line}"))?;
+        printer.item(&line)?;
     }
     if more > 0 {
         printer.line(format_args!("  and {} more (--verbose shows all)", format::number(more)))?;

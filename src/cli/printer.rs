@@ -313,13 +313,32 @@ impl Printer {
         writeln!(self.out)
     }
 
-    /// A line above others.
+    /// A line above others, wrapped if it must be.
     pub(crate) fn heading(&mut self, text: &str) -> io::Result<()> {
-        if self.colors {
-            writeln!(self.out, "{BOLD}{text}{BOLD:#}")
-        } else {
-            writeln!(self.out, "{text}")
+        let room = self.width.unwrap_or(usize::MAX);
+        // The headings of columns fit, and begin where they begin.
+        let fits = text.chars().count() <= room;
+        let lines = if fits { vec![text.to_owned()] } else { format::wrapped(text, room) };
+        for line in lines {
+            if self.colors {
+                writeln!(self.out, "{BOLD}{line}{BOLD:#}")?;
+            } else {
+                writeln!(self.out, "{line}")?;
+            }
         }
+        Ok(())
+    }
+
+    /// A line of a list below a heading; what has no room goes below it, indented deeper than the next item.
+    pub(crate) fn item(&mut self, text: &str) -> io::Result<()> {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(6).max(10));
+        if self.width.is_none_or(|width| text.chars().count() + 2 <= width) {
+            return self.line(format_args!("  {text}"));
+        }
+        for (at, part) in format::wrapped(text, room).iter().enumerate() {
+            self.line(format_args!("{}{part}", if at == 0 { "  " } else { "      " }))?;
+        }
+        Ok(())
     }
 
     /// Text that is there and says nothing, where there are colors.

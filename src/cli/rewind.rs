@@ -14,7 +14,10 @@ use crate::cli::{ask, pick, restore, target};
 pub(crate) fn run(arguments: &RewindArguments, context: &mut Context) -> Outcome<Exit> {
     let root = context.root()?;
     let change = &arguments.change;
-    let session = change.session.as_deref().map(target::session_name).transpose()?;
+    let session = match &change.session {
+        Some(session) => Some(target::session_name(session)?),
+        None => context.default_session()?,
+    };
     // Who has said yes beforehand is asked nothing.
     let is_asked = arguments.turns.is_none() && !change.yes && ask::can_ask(context);
     let (checkpoint, turn) = if is_asked {

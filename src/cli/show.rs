@@ -13,7 +13,7 @@ use crate::cli::arguments::ShowArguments;
 use crate::cli::capture;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{CheckpointDocument, IdDocument, PathDocument};
 use crate::cli::table::{Align, Table};
@@ -60,7 +60,17 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         checkpoint.session.as_deref(),
         checkpoint.time.at,
     )?;
-    target::require_no_rest(rest)?;
+    if let Some(path) = rest.first() {
+        let path = printable(path.as_bytes());
+        let message = format!("nothing is expected after the checkpoint, but there is `{path}`");
+        let named = &checkpoint.words[..checkpoint.words.len() - rest.len()];
+        let named: Vec<String> = named.iter().map(|word| printable(word.as_bytes())).collect();
+        let named = named.join(" ");
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(format!(
+            "of a file, `turnpoint cat {named} {path}` shows the content, `turnpoint log {path}` which \
+             checkpoints changed it"
+        )));
+    }
     let id = context.resolve(&spec)?;
     let shown = context.run(|store, monitor| store.show(&id, monitor))?;
     if context.is_json() {

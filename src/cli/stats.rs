@@ -106,6 +106,7 @@ fn print(accounts: &Accounts, context: &mut Context) -> io::Result<()> {
     let printer = &mut context.printer;
     if accounts.accounts.is_empty() {
         printer.style().complain(Kind::Note, "there is no checkpoint yet");
+        printer.style().complain(Kind::Hint, "`turnpoint capture` makes the first");
         return Ok(());
     }
     let mut table = Table::new([

@@ -1,4 +1,5 @@
-//! Columns as `ls` prints them. The last column takes what is left of the line and wraps.
+//! Columns as `ls` prints them. The last column takes what is left of the line and wraps; where there is no
+//! room for the others, each row is a list.
 
 use std::io;
 
@@ -40,7 +41,7 @@ impl Table {
     /// Prints it.
     pub(crate) fn print(&self, printer: &mut Printer) -> io::Result<()> {
         let lines = self.lines(printer.width());
-        let has_headings = self.columns.iter().any(|(heading, _)| !heading.is_empty());
+        let has_headings = self.has_headings() && !self.is_list(printer.width());
         for (at, line) in lines.iter().enumerate() {
             if at == 0 && has_headings {
                 printer.heading(line)?;
@@ -51,16 +52,51 @@ impl Table {
         Ok(())
     }
 
+    fn has_headings(&self) -> bool {
+        self.columns.iter().any(|(heading, _)| !heading.is_empty())
+    }
+
+    /// How wide each column but the last is.
+    fn widths(&self) -> Vec<usize> {
+        let fixed = self.columns.len().saturating_sub(1);
+        let cells = |column: usize| self.rows.iter().map(move |row| length(&row[column]));
+        (0..fixed)
+            .map(|column| cells(column).max().unwrap_or(0).max(length(self.columns[column].0)))
+            .collect()
+    }
+
+    /// Whether even without its last column it is wider than the terminal.
+    fn is_list(&self, width: Option<usize>) -> bool {
+        let fixed: usize = self.widths().iter().map(|width| width + GAP).sum();
+        self.has_headings() && width.is_some_and(|width| fixed.saturating_sub(GAP) > width)
+    }
+
+    /// Each row as a list of headings and cells, with an empty line between two.
+    fn lists(&self, width: usize) -> Vec<String> {
+        let widest = self.columns.iter().map(|(heading, _)| length(heading)).max().unwrap_or(0);
+        let indent = widest + GAP;
+        let mut lines = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            if at > 0 {
+                lines.push(String::new());
+            }
+            for ((heading, _), cell) in self.columns.iter().zip(row) {
+                let start = format!("{:indent$}", heading.to_lowercase());
+                push_last(&mut lines, start, cell, indent, Some(width));
+            }
+        }
+        lines
+    }
+
     fn lines(&self, width: Option<usize>) -> Vec<String> {
+        if let Some(width) = width.filter(|_| self.is_list(width)) {
+            return self.lists(width);
+        }
         let headings: Vec<String> =
             self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-        let has_headings = headings.iter().any(|heading| !heading.is_empty());
-        let all: Vec<&Vec<String>> =
-            has_headings.then_some(&headings).into_iter().chain(&self.rows).collect();
+        let all = self.has_headings().then_some(&headings).into_iter().chain(&self.rows);
         let fixed = self.columns.len().saturating_sub(1);
-        let widths: Vec<usize> = (0..fixed)
-            .map(|column| all.iter().map(|row| length(&row[column])).max().unwrap_or(0))
-            .collect();
+        let widths = self.widths();
         let start: usize = widths.iter().map(|width| width + GAP).sum();
         let mut lines = Vec::new();
         for row in all {
@@ -148,6 +184,27 @@ mod tests {
             ["-rw-r--r--  src/short.rs", "-rw-r--r--", "    src/longer-than-the-rest.rs"]
         );
         assert_eq!(table.lines(Some(30))[1], "-rw-r--r--  src/longer-than-the-rest.rs");
+    }
+
+    #[test]
+    fn rows_are_lists_where_the_columns_have_no_room() {
+        let mut table = Table::new([
+            ("COUNT", Align::Right),
+            ("LONG WORD", Align::Left),
+            ("NOTE", Align::Left),
+        ]);
+        table.row(vec!["1".into(), "a".into(), String::new()]);
+        table.row(vec!["10".into(), "b".into(), "words that wrap".into()]);
+        let lists =
+            ["count      1", "long word  a", "note", "", "count      10", "long word  b", "note"];
+        let shown = table.lines(Some(15));
+        assert_eq!(shown[..7], lists);
+        assert_eq!(
+            shown[7..].concat().split_whitespace().collect::<Vec<_>>(),
+            ["words", "that", "wrap"]
+        );
+        assert!(shown.iter().all(|line| line.len() <= 15), "{shown:?}");
+        assert_eq!(table.lines(Some(16))[0], "COUNT  LONG WORD");
     }
 
     #[test]

@@ -43,7 +43,17 @@ pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome
     }
     let Ok(spec) = first.parse::<Spec>() else {
         let shown = printable(first.as_bytes());
-        return Err(not_a_checkpoint(&format!("`{shown}` names no checkpoint")));
+        let failure = not_a_checkpoint(&format!("`{shown}` names no checkpoint"));
+        // Whoever has git in the fingers names a path alone.
+        let is_path = Path::new(&*first).symlink_metadata().is_ok();
+        return Err(if is_path {
+            failure.hint(format!(
+                "it is a path here, and a checkpoint comes before a path, as in `latest {shown}`; \
+                 `turnpoint list` shows what there is"
+            ))
+        } else {
+            failure
+        });
     };
     Ok(Target { spec: Spec { session: spec.session.or(session), ..spec }, rest })
 }
@@ -119,8 +129,8 @@ pub(crate) fn require_no_rest(rest: &[OsString]) -> Outcome<()> {
 
 fn not_a_checkpoint(message: &str) -> Failure {
     Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(
-        "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected; `turnpoint list` shows what \
-         there is",
+        "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected: `latest` is the newest, \
+         and `turnpoint list` shows what there is",
     )
 }
 

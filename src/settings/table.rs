@@ -86,7 +86,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Session,
         default: || Value::Unset,
         in_workspace: InWorkspace::Refused,
-        about: "The session that a capture, or what a restore saves first, goes to if the command names none; without one, that of the workspace.",
+        about: "The session that is meant where a command names none: the one that a capture goes to, and the one of a number or `latest` alone; see [which session](cli.md#which-session). Without it a capture goes to that of the workspace.",
         set: |settings, value| settings.session = text(value),
     },
     Setting {

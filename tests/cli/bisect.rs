@@ -63,6 +63,7 @@ fn the_first_bad_one_is_found_and_shown() {
         assert!(run.stdout.starts_with("the first bad one is s:4, made 20"), "{run:?}");
         assert!(run.stdout.contains("\nchanges from s:3 to s:4\nM  state\n"), "{run:?}");
         assert!(run.stdout.contains("`turnpoint diff s:3 s:4 --patch`"), "{run:?}");
+        assert!(run.stdout.contains("nothing later: `turnpoint revert s:4`"), "{run:?}");
         assert!(run.stderr.contains("note: s:4 is bad (1)\n"), "{run:?}");
     }
     let quiet = bisect(&program, &["s", "0", "7", "-q"], BY_STATE).ok();

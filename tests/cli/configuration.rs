@@ -554,3 +554,16 @@ fn the_file_of_the_workspace_is_changed_where_it_stands_and_that_of_the_user_beh
         overruled.stderr
     );
 }
+
+#[test]
+fn the_example_in_the_help_is_a_file_of_settings() {
+    let program = program();
+    let help = program.run(["config", "--help"]).ok().stdout;
+    let (_, example) = help.split_once("A file of settings:\n").unwrap();
+    configure(&program, example);
+    for (name, value) in [("capture.file_limit", "32MiB\n"), ("retention.keep", "50\n")] {
+        assert_eq!(program.run(["config", "get", name]).ok().stdout, value);
+    }
+    let patterns = program.run(["config", "get", "capture.exclude"]).ok().stdout;
+    assert_eq!(patterns, "build/\n*.iso\n");
+}

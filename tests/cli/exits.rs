@@ -42,8 +42,14 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["restore"], "error: no checkpoint is named\n"),
         (&["restore", "s", "0", "../outside", "--yes"], "it lies outside of"),
         (&["restore", "s", "0", "no-such", "--yes"], "does not hold `no-such`"),
-        (&["cat", "s", "0", "src"], "it is a directory"),
-        (&["cat", "s", "0"], "one path is expected"),
+        (&["show", "a.txt"], "hint: it is a path here, and a checkpoint comes before a path"),
+        (
+            &["show", "s", "0", "a.txt"],
+            "hint: of a file, `turnpoint cat s 0 a.txt` shows the content",
+        ),
+        (&["cat", "s", "0", "src"], "`src` is a directory in s:0\n\nhint: `turnpoint ls s:0 src`"),
+        (&["cat", "s", "0"], "hint: as in `turnpoint cat latest src/main.rs`"),
+        (&["label", "s", "0", "two", "words"], "hint: quote one of several words"),
         (&["capture", "--session", "../x"], "cannot be a session's name"),
         (&["capture", "--label", "a\nb"], "it holds control characters"),
         (&["capture", "--trigger", "pre-restore"], "kept for what a restore saves first"),
@@ -55,7 +61,10 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["revert", "s", "0", "--yes"], "it is the first of its workspace in its session"),
         (&["revert", "s", "7", "--yes"], "error: there is no checkpoint s:7\n"),
         (&["rewind", "2"], "error: there is only 1 turn of"),
-        (&["rewind", "0"], "invalid value '0'"),
+        (&["rewind", "0"], "a number from 1 on is expected"),
+        (&["list", "-n", "x"], "a number from 1 on is expected"),
+        (&["prune", "--keep", "x"], "a number is expected"),
+        (&["show", "--at", "30y"], " +00:00\n\nhint: the oldest is s:0, of 20"),
         (&["rewind", "--session", "t"], "error: there is no session `t`\n"),
         (&["restore", "--continue"], "was interrupted"),
         (&["restore", "--abort", "--yes"], "was interrupted"),
@@ -66,6 +75,27 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         assert!(run.stderr.contains(said), "{arguments:?}\n{}", run.stderr);
         assert_eq!(run.stdout, "", "{arguments:?}");
     }
+}
+
+#[test]
+fn a_damaged_checkpoint_names_what_can_be_done() {
+    let program = captured();
+    fs::write(manifest(&program), "damaged").unwrap();
+    for arguments in [&["show", "s", "0"][..], &["ls", "s:0"], &["cat", "s:0", "a.txt"]] {
+        let run = program.run(arguments).exits(4);
+        let hint = "hint: `turnpoint doctor` says what is damaged, and what can be done: a backup, or \
+                    `turnpoint quarantine s/0.json`\n";
+        assert!(run.stderr.ends_with(hint), "{arguments:?}\n{}", run.stderr);
+    }
+    program.run(["quarantine", "s/0.json", "--yes"]).ok();
+}
+
+#[test]
+fn a_store_whose_place_is_a_file_says_what_names_the_place() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let run = run(program.command(["capture"]).env("TURNPOINT_HOME", file)).exits(1);
+    assert!(run.stderr.contains("TURNPOINT_HOME says where the store is"), "{}", run.stderr);
 }
 
 #[test]

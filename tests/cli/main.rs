@@ -36,6 +36,7 @@ mod questions;
 mod reader;
 mod retention;
 mod scaffolding;
+mod sessions;
 mod shell;
 mod sql;
 mod storm;

@@ -56,6 +56,12 @@ fn bash_offers_what_can_come_next() {
         ("turnpoint completions ", &["bash", "zsh", "fish"]),
         ("turnpoint show ", &["latest", "feature", "fix-login"]),
         ("turnpoint show fi", &["fix-login"]),
+        ("turnpoint show late", &["latest"]),
+        ("turnpoint show latest", &["latest", "latest~1", "latest~2"]),
+        ("turnpoint show latest~", &["latest~1", "latest~2"]),
+        ("turnpoint show --session fix-login latest", &["latest", "latest~1"]),
+        ("turnpoint config get capture.f", &["capture.file_limit"]),
+        ("turnpoint config get capture.file_limit ", &[]),
         ("turnpoint show fix-login ", &["1", "0"]),
         ("turnpoint show fix-login:", &["1", "0"]),
         ("turnpoint show FIX-LOGIN ", &["1", "0"]),
@@ -132,7 +138,8 @@ fn each_command_has_a_manual_page() {
     let program = program();
     let page = program.run(["man"]).ok().stdout;
     assert!(page.contains(".TH turnpoint 1") && page.contains("turnpoint\\-restore(1)"), "{page}");
-    program.run(["man", "../none"]).exits(1);
+    let missing = program.run(["man", "../none"]).exits(2);
+    assert!(missing.stderr.contains("`mkdir -p ../none`"), "{}", missing.stderr);
     let directory = program.root().join("man");
     fs::create_dir(&directory).unwrap();
     program.run(["man", "../man"]).ok();
@@ -147,7 +154,12 @@ fn each_command_has_a_manual_page() {
         let command = command.split('-').nth(1).unwrap_or("Commands");
         assert!(help.contains(command), "{name}");
         let page = fs::read_to_string(directory.join(name)).unwrap();
-        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{page}");
+        for section in ["NAME", "SYNOPSIS", "\"EXIT STATUS\"", "\"ENVIRONMENT\"", "\"FILES\""] {
+            assert!(page.contains(&format!(".SH {section}\n")), "{name} {section}: {page}");
+        }
+        // Whoever reads of a CHECKPOINT finds what that is.
+        let names_one = page.contains("CHECKPOINT");
+        assert_eq!(page.contains(".SH \"VALUES\""), names_one, "{name}: {page}");
     }
     assert!(names.contains(&"turnpoint-restore.1".to_owned()), "{names:?}");
     assert!(!names.iter().any(|name| name.contains("complete.1")), "{names:?}");

@@ -324,7 +324,7 @@ fn a_prompt_answers_one_question_after_another() {
         "80",
         &[
             ("sql> ", "SELECT path, change\r"),
-            ("change", "FROM chan\t"),
+            ("...> ", "FROM chan\t"),
             ("changes", " WHERE path = 'a.txt';\r"),
             ("(1 row)", ""),
             ("sql> ", "SELECT 1 AS x; SELECT 2 AS y;\r"),
@@ -332,9 +332,16 @@ fn a_prompt_answers_one_question_after_another() {
             ("(1 row)", ""),
             ("sql> ", "SELECT nonesuch FROM changes;\r"),
             ("error: ", ""),
-            ("sql> ", "half of a \u{3}"),
+            ("sql> ", "half of a\r"),
+            ("...> ", "statement \u{3}"),
             ("sql> ", ".schema turns\r"),
             ("started_at", ""),
+            ("sql> ", ".tables\r"),
+            ("turn_changes", ""),
+            ("sql> ", "\\d\r"),
+            ("there is no command", ""),
+            ("sql> ", "help\r"),
+            ("Ctrl-R", ""),
             ("sql> ", ".quit\r"),
         ],
         &[],
@@ -349,10 +356,22 @@ fn a_prompt_answers_one_question_after_another() {
     assert!(remembered.contains("SELECT path, change\\nFROM changes WHERE path = 'a.txt';"));
     assert!(!remembered.contains("half of a"), "{remembered}");
     // The next prompt remembers, and Ctrl-D leaves it.
-    let up = "\u{1b}[A\u{1b}[A\u{1b}[A\r";
+    let up = format!("{}\r", "\u{1b}[A".repeat(5));
     let again =
-        talk(&program, "80", &[("sql> ", up), ("error: ", ""), ("sql> ", "\u{4}")], &[]).ok();
+        talk(&program, "80", &[("sql> ", &up), ("error: ", ""), ("sql> ", "\u{4}")], &[]).ok();
     assert!(again.stdout.contains("no such column: nonesuch"), "{}", again.stdout);
+}
+
+#[test]
+fn every_usual_word_leaves_the_prompt_from_within_a_query_too() {
+    let program = program();
+    for word in ["exit", "quit;", "\\q", ".exit"] {
+        let typed = format!("{word}\r");
+        talk(&program, "80", &[("sql> ", &typed)], &[]).ok();
+        talk(&program, "80", &[("sql> ", "SELECT 'it\r"), ("...> ", &typed)], &[]).ok();
+    }
+    let left = talk(&program, "80", &[("sql> ", "SELECT 1\r"), ("...> ", "\u{4}")], &[]).ok();
+    assert!(!left.stdout.contains("row)"), "nothing was asked: {}", left.stdout);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::cli::moment::moment;
 #[derive(Debug, Args)]
 pub(crate) struct AtArguments {
     /// In place of CHECKPOINT, the newest that was there at TIME, that no restore made: 10m, '2 days ago',
-    /// 09:30, '2026-11-29 09:30'
+    /// yesterday, 09:30, '2026-11-29 09:30'
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) at: Option<Timestamp>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct AtArguments {
 /// The checkpoint that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct CheckpointArguments {
 /// A checkpoint and paths in it.
 #[derive(Debug, Args)]
 pub(crate) struct PathsArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then paths, as seen from here
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     /// Paths that look like a number or an option, after `--`

@@ -14,7 +14,13 @@ use clap::{Args, Subcommand};
                         turnpoint config get capture.file_limit\n  \
                         turnpoint config set retention.keep 50\n  \
                         turnpoint config set --local capture.exclude '[\"coverage/\", \"*.iso\"]'\n  \
-                        TURNPOINT_CAPTURE_FILE_LIMIT=64MiB turnpoint capture")]
+                        TURNPOINT_CAPTURE_FILE_LIMIT=64MiB turnpoint capture\n\n\
+                        A file of settings:\n  \
+                        [capture]\n  \
+                        file_limit = \"32MiB\"\n  \
+                        exclude = [\"build/\", \"*.iso\"]\n\n  \
+                        [retention]\n  \
+                        keep = 50")]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,

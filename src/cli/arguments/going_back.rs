@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::count;
 use crate::cli::arguments::PathsArguments;
 
 /// What is done with a plan beside carrying it out.
@@ -24,7 +25,7 @@ pub(crate) struct ChangeArguments {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// The session for the safety checkpoint, and the one meant where none is named
+    /// The session of the safety checkpoint, and of a checkpoint without one
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// Compare every file by content, and trust no time stamp
@@ -54,7 +55,7 @@ pub(crate) struct ChangeArguments {
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
     /// Which turn, counted from the last; without it a list to choose from on a terminal, else 1
-    #[arg(value_name = "N")]
+    #[arg(value_name = "N", value_parser = count)]
     pub(crate) turns: Option<NonZeroU32>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,

@@ -20,7 +20,7 @@ use super::AtArguments;
                         turnpoint diff latest~1 latest --patch -- src '*.md'\n  \
                         turnpoint diff fix-login:0 -p | git apply --reverse")]
 pub(crate) struct DiffArguments {
-    /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then paths, as seen from here
+    /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then paths, as seen from here
     #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct LogArguments {
     /// A file or a directory, as seen from here
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
-    /// The session [default: the newest of this workspace]
+    /// The session [default: that of the settings, else the newest of this workspace]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// The lines that each checkpoint changed
@@ -116,7 +116,7 @@ pub(crate) struct FindArguments {
                         turnpoint export latest --tar state.tar -- src\n  \
                         turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
 pub(crate) struct ExportArguments {
-    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, or latest~N; then a new or empty directory
+    /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then a new or empty directory
     #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]

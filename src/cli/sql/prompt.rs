@@ -13,7 +13,7 @@ use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Editor, Helper};
 use turnpoint::path::printable;
 use turnpoint::{Error, QueryOptions, VIEWS};
@@ -27,6 +27,8 @@ use crate::cli::format;
 use crate::cli::printer::{Kind, aside};
 
 const PROMPT: &str = "sql> ";
+/// Before a line that goes on with what was begun.
+const CONTINUED: &str = "...> ";
 /// How many inputs are remembered.
 const HISTORY_MAX: usize = 1_000;
 /// Words of SQL that are worth completing.
@@ -35,15 +37,9 @@ const KEYWORDS: [&str; 24] = [
     "GLOB", "GROUP", "HAVING", "JOIN", "LEFT", "LIKE", "LIMIT", "NULL", "ORDER", "SELECT", "UNION",
     "WHERE", "WITH",
 ];
-const COMMANDS: [&str; 3] = [".help", ".quit", ".schema"];
+const COMMANDS: [&str; 4] = [".help", ".quit", ".schema", ".tables"];
 
-/// What is to be done with an input.
-enum Next {
-    GoOn,
-    Leave,
-}
-
-/// Reads and answers until Ctrl-D or `.quit`.
+/// Reads and answers until Ctrl-D, or one of the words by which other programs are left.
 pub(super) fn run(
     format: AnswerFormat,
     options: &QueryOptions,
@@ -63,33 +59,41 @@ pub(super) fn run(
         let place = printable(context.store.root().as_os_str().as_encoded_bytes());
         context.printer.prose(&format!(
             "Questions about {place}. A query ends with `;`. `.schema` shows what can be asked, `.help` \
-             the rest; Ctrl-D leaves."
+             the rest; `.quit` or Ctrl-D leaves."
         ))?;
     }
+    // What was typed of an input that is not complete.
+    let mut begun = String::new();
     loop {
         context.printer.flush()?;
+        let prompt = if begun.is_empty() { PROMPT } else { CONTINUED };
         // Nothing is held while a person thinks. What is typed reaches the editor, Ctrl-C included; a
         // signal from elsewhere ends the process.
         let read =
-            context.interrupt.ending_at_once(|| editor.readline(PROMPT)).ok_or(Error::Cancelled)?;
-        let text = match read {
-            Ok(text) => text,
-            Err(ReadlineError::Interrupted) => continue,
+            context.interrupt.ending_at_once(|| editor.readline(prompt)).ok_or(Error::Cancelled)?;
+        match read {
+            // Whoever is caught in a text that does not end gets out, too.
+            Ok(line) if is_leaving(&line) => break,
+            Ok(line) if begun.is_empty() && line.trim().is_empty() => continue,
+            Ok(line) if begun.is_empty() => begun = line,
+            Ok(line) => begun.extend(["\n", &line]),
+            Err(ReadlineError::Interrupted) => {
+                begun.clear();
+                continue;
+            }
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(unreadable(&error)),
-        };
-        if text.trim().is_empty() {
+        }
+        if !is_command(&begun) && !statement::is_complete(&begun) {
             continue;
         }
+        let text = std::mem::take(&mut begun);
         let remembered = editor.add_history_entry(text.as_str());
         if let (Ok(true), Some(file)) = (remembered, &history) {
             // At once: the next prompt may be ended by a signal. That it fails was told at the beginning.
             editor.append_history(file).ok();
         }
-        match respond(&text, format, options, context)? {
-            Next::GoOn => {}
-            Next::Leave => break,
-        }
+        respond(&text, format, options, context)?;
     }
     Ok(Exit::Done)
 }
@@ -129,9 +133,9 @@ fn respond(
     format: AnswerFormat,
     options: &QueryOptions,
     context: &mut Context,
-) -> Outcome<Next> {
-    if text.trim_start().starts_with('.') {
-        return command(text, context);
+) -> Outcome<()> {
+    if is_command(text) {
+        return Ok(command(text, context)?);
     }
     let (statements, rest) = statement::split(text);
     let unfinished = Some(rest).filter(|rest| !rest.trim().is_empty());
@@ -162,15 +166,31 @@ fn respond(
     }
     // A Ctrl-C has done what it was typed for, or came too late for that: it does not end the prompt.
     context.interrupt.forget();
-    Ok(Next::GoOn)
+    Ok(())
 }
 
-fn command(text: &str, context: &mut Context) -> Outcome<Next> {
+/// Whether a line is what people type who want to leave, in this program or another one.
+fn is_leaving(line: &str) -> bool {
+    let word = line.trim().trim_end_matches(';').trim_end().to_ascii_lowercase();
+    matches!(word.as_str(), ".quit" | ".exit" | ".q" | "quit" | "exit" | "\\q")
+}
+
+/// Whether an input is for the prompt itself: no query begins so.
+fn is_command(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with(['.', '\\', '?']) || text.trim_end_matches(';') == "help"
+}
+
+fn command(text: &str, context: &mut Context) -> io::Result<()> {
     let mut words = text.trim().trim_end_matches(';').split_whitespace();
     let name = words.next().unwrap_or_default();
     let printer = &mut context.printer;
     match (name, words.next(), words.next()) {
-        (".quit" | ".exit", None, None) => return Ok(Next::Leave),
+        (".tables", None, None) => {
+            for view in VIEWS {
+                printer.line(view.name)?;
+            }
+        }
         (".schema", None, None) => schema::print(AnswerFormat::Table, context)?,
         (".schema", Some(view), None) => {
             if let Some(view) = VIEWS.iter().find(|known| known.name == view) {
@@ -180,10 +200,11 @@ fn command(text: &str, context: &mut Context) -> Outcome<Next> {
                 printer.style().complain(Kind::Error, &format!("there is no view `{view}`"));
             }
         }
-        (".help", None, None) => {
+        (".help" | "help" | "?" | "\\?", None, None) => {
             for (name, about) in [
-                (".schema [VIEW]", "what can be asked; of one view, what its columns mean"),
-                (".quit", "leave, as Ctrl-D does"),
+                (".tables", "the names of the views, which are what can be asked"),
+                (".schema [VIEW]", "their columns; of one view, what its columns mean"),
+                (".quit", "leave, as Ctrl-D does, and `exit`, `quit` and `\\q`"),
                 ("Tab", "complete the name of a view or column"),
                 ("Ctrl-C", "clear what is typed, or stop a query that runs"),
                 ("Ctrl-R", "search what was asked before"),
@@ -193,14 +214,16 @@ fn command(text: &str, context: &mut Context) -> Outcome<Next> {
         }
         _ => {
             let name = printable(text.trim().as_bytes());
-            let message = format!("there is no command `{name}`; `.help` shows all");
+            let message = format!(
+                "there is no command `{name}`; `.schema` shows what can be asked, `.help` the commands"
+            );
             printer.style().complain(Kind::Error, &message);
         }
     }
-    Ok(Next::GoOn)
+    Ok(())
 }
 
-/// Knows the names of views and columns, and where an input ends.
+/// Knows the names of views and columns.
 #[derive(Debug)]
 struct Words;
 
@@ -210,13 +233,7 @@ impl Hinter for Words {
     type Hint = String;
 }
 
-impl Validator for Words {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let text = context.input();
-        let is_whole = text.trim_start().starts_with('.') || statement::is_complete(text);
-        Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
-    }
-}
+impl Validator for Words {}
 
 impl Completer for Words {
     type Candidate = String;
@@ -268,6 +285,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_words_of_other_programs_leave_and_ask_for_help() {
+        for line in [".quit", " quit; ", "EXIT", "\\q", ".exit"] {
+            assert!(is_leaving(line), "{line}");
+        }
+        for line in ["SELECT 1", "quit smoking", "exit code", ""] {
+            assert!(!is_leaving(line) && !is_command(line), "{line}");
+        }
+        for line in [".schema turns", "\\d", "help;", "?"] {
+            assert!(is_command(line), "{line}");
+        }
+    }
+
+    #[test]
     fn a_word_becomes_what_may_stand_there() {
         for (before, start, expected) in [
             ("sel", 0, &["SELECT"][..]),
@@ -279,6 +309,7 @@ mod tests {
             ("SELECT 'é', labe", 13, &["label"]),
             (".q", 0, &[".quit"]),
             (".schema stor", 8, &["storage"]),
+            (".t", 0, &[".tables"]),
             ("SELECT ", 7, &[]),
         ] {
             let (found_start, found) = completions(before);

@@ -1,0 +1,104 @@
+//! Which session is meant where a command names none.
+
+use std::fs;
+
+use crate::support::program::{Program, Run, run};
+use crate::support::tree::{build, file};
+
+/// s:0 holds `s0`, s:1 `s1`, s:2 `s2`, and then, as after a command of somebody else, t:0 `t0` and t:1 `t1`.
+fn program() -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for (session, content) in [("s", "s0"), ("s", "s1"), ("s", "s2"), ("t", "t0"), ("t", "t1")] {
+        build(&program.workspace(), [("a.txt", file(content))]);
+        program.run(["capture", "--session", session]).ok();
+    }
+    program
+}
+
+fn with_variable(program: &Program, session: &str, arguments: &[&str]) -> Run {
+    run(program.command(arguments).env("TURNPOINT_SESSION", session))
+}
+
+#[test]
+fn the_variable_names_the_session_of_every_checkpoint_without_one() {
+    let program = program();
+    for (checkpoint, expected) in
+        [("0", "s0"), ("1", "s1"), ("latest", "s2"), ("latest~1", "s1"), ("t:0", "t0")]
+    {
+        let run = with_variable(&program, "s", &["cat", checkpoint, "a.txt"]).ok();
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), (expected, ""), "{checkpoint}");
+    }
+    let named = with_variable(&program, "s", &["cat", "0", "a.txt", "--session", "t"]).ok();
+    assert_eq!(named.stdout, "t0");
+    let shown = with_variable(&program, "s", &["show", "--json"]).ok().json();
+    assert_eq!((&shown["session"], &shown["seq"]), (&"s".into(), &2.into()));
+    let compared = with_variable(&program, "s", &["diff", "0", "2", "--json"]).ok().json();
+    assert_eq!(compared["before"]["session"], "s");
+    assert_eq!(compared["after"]["session"], "s");
+    let steps = with_variable(&program, "s", &["log", "a.txt", "--json"]).ok().json();
+    assert_eq!(steps["entries"].as_array().unwrap().len(), 3);
+    let planned = with_variable(&program, "s", &["rewind", "2", "--dry-run", "--json"]).ok().json();
+    assert_eq!((&planned["session"], &planned["seq"]), (&"s".into(), &1.into()));
+    with_variable(&program, "s", &["pin", "1"]).ok();
+    assert!(program.store().join("s/1.pin").exists());
+    with_variable(&program, "s", &["restore", "1", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "s1");
+}
+
+#[test]
+fn what_narrows_a_list_is_only_what_is_typed() {
+    let program = program();
+    let list = with_variable(&program, "s", &["list", "--json"]).ok().json();
+    assert_eq!(list["checkpoints"].as_array().unwrap().len(), 5);
+    let purge =
+        with_variable(&program, "s", &["purge", "--dry-run", "a.txt", "--json"]).ok().json();
+    assert_eq!(purge["checkpoints"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn a_number_alone_says_of_which_session_it_is_where_there_are_two() {
+    let program = program();
+    let run = program.run(["cat", "1", "a.txt"]).ok();
+    assert_eq!(run.stdout, "t1");
+    let expected =
+        "note: 1 is taken as t:1, of the newest session of this workspace; there is also s:1\n";
+    assert_eq!(run.stderr, expected);
+    let missing = program.run(["show", "2"]).exits(2).stderr;
+    assert!(missing.contains("there is also s:2"), "{missing}");
+    assert!(missing.contains("there is no checkpoint t:2"), "{missing}");
+    let document = program.run(["show", "0", "--json"]).ok().json();
+    let message = document["notices"][0]["message"].as_str().unwrap();
+    assert!(message.contains("taken as t:0"), "{document}");
+    // There is nothing to tell where it was said, or nothing else is meant by it.
+    for arguments in
+        [&["cat", "t:1", "a.txt"][..], &["cat", "latest", "a.txt"], &["cat", "t", "1", "a.txt"]]
+    {
+        assert_eq!(program.run(arguments).ok().stderr, "", "{arguments:?}");
+    }
+    assert_eq!(program.run(["cat", "1", "a.txt", "-q"]).ok().stderr, "");
+}
+
+#[test]
+fn a_variable_that_names_nothing_says_so() {
+    let program = program();
+    let run = with_variable(&program, "none", &["show", "latest"]).exits(2).stderr;
+    assert!(run.contains("the one of the setting `session` is meant, none"), "{run}");
+    assert!(run.contains("there is no session `none`"), "{run}");
+}
+
+#[test]
+fn a_directory_that_is_named_within_a_workspace_says_that_it_is_another_one() {
+    let program = program();
+    build(&program.workspace(), [("src/b.txt", file("b"))]);
+    let listed = program.run(["-C", "src", "list"]).ok().stderr;
+    let expected = format!(
+        "note: -C makes {0}/src the workspace; from there without -C it would be {0}\n",
+        program.workspace().display()
+    );
+    assert!(listed.starts_with(&expected), "{listed}");
+    // Where it is known nobody is surprised; and a command about the store has nothing to do with it.
+    program.run(["-C", "src", "capture"]).ok();
+    for arguments in [&["-C", "src", "list"][..], &["-C", ".", "list"], &["-C", "..", "stats"]] {
+        assert_eq!(program.run(arguments).ok().stderr, "", "{arguments:?}");
+    }
+}
