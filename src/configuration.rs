@@ -103,7 +103,7 @@ impl Configuration {
             return Err(Error::Io { verb: "write", path, source: ErrorKind::IsADirectory.into() });
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        if text.is_some() {
+        if text.is_some() && matches!(file, SettingsFile::User(_)) {
             disk::make_directories(above)?;
         }
         let dir = match disk::Dir::open(above) {

@@ -327,8 +327,8 @@ impl List {
             cells.zip(&widths).map(cell).collect()
         };
         let mut lines = vec![
-            shortened(&format!("{} Then its plan is shown.", self.question), room),
-            shortened("Arrows, or type to filter; Enter, Esc", room),
+            shortened(self.question, room),
+            shortened("Enter shows its plan, Esc leaves; arrows, or type to filter", room),
             shortened(format!("  {}", padded(&mut header.iter().copied())).trim_end(), room),
         ];
         for (at, row) in table.iter().enumerate() {

@@ -8,16 +8,16 @@ use std::time::Instant;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::retry_on_intr;
 
-use crate::disk::dir::{Dir, file_stat};
+use crate::disk::dir::{Dir, FileKind, file_stat, unusable};
 use crate::disk::lock::{LockKind, Pause, try_flock};
 use crate::disk::names::{copy_attributes, set_file_mode};
 use crate::disk::small::{leads_to, read_small, write_whole};
 use crate::error::{Error, IoContext, Result};
 use crate::limits;
 
-/// Gives the file `name` of `dir`, not longer than `max_bytes`, the content that `edit` makes of the
-/// present one; `None` is a file that is not there, and where `edit` gives back
-/// what there was nothing is written. Mode, owner and extended attributes stay; a new file has the mode that the umask gives.
+/// Gives the file `name` of `dir`, not longer than `max_bytes`, the content that `edit` makes of the present
+/// one; `None` is a file that is not there, and where `edit` gives back what there was nothing is written.
+/// Mode, owner and extended attributes stay; a new file has the mode that the umask gives.
 ///
 /// # Concurrency
 /// `name.lock` beside it is locked from before the file is read until it is replaced: of two that change
@@ -96,6 +96,11 @@ fn locked(dir: &Dir, name: &[u8]) -> Result<File> {
         let file: File = opened.at("create", &path)?.into();
         // Who had it before may have given it the name of the file: then it is no lock any more.
         if try_flock(&file, LockKind::Exclusive, &path)? && leads_to(dir, name, &file)? {
+            // Whoever put something else there, or another name of it elsewhere, does not get it written to.
+            let stat = file_stat(&file, &path)?;
+            if stat.kind != FileKind::File || stat.nlink > 1 {
+                return Err(unusable("write", &path, "it is no file of its own".to_owned()));
+            }
             file.set_len(0).at("write", &path)?;
             return Ok(file);
         }
@@ -149,6 +154,16 @@ mod tests {
         assert_eq!(edit_durably(&dir, b"n", 100, count).unwrap(), 7);
         assert_eq!(fs::read(&path).unwrap(), b"8");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+        let mine = place.path().join("mine");
+        fs::write(&mine, "mine").unwrap();
+        fs::hard_link(&mine, place.path().join("n.lock")).unwrap();
+        edit_durably(&dir, b"n", 100, count).unwrap_err();
+        assert_eq!(
+            (fs::read(&mine).unwrap(), fs::read(&path).unwrap()),
+            (b"mine".into(), b"8".into())
+        );
+        fs::remove_file(place.path().join("n.lock")).unwrap();
+        fs::remove_file(mine).unwrap();
         let refused = edit_durably(&dir, b"n", 100, |_| Err::<(Vec<u8>, ()), _>(Error::Cancelled));
         assert!(matches!(refused, Err(Error::Cancelled)));
         assert_eq!(fs::read(&path).unwrap(), b"8");

@@ -273,8 +273,10 @@ fn a_signal_to_the_program_alone_ends_what_the_command_started() {
 fn on_a_terminal_nothing_is_left_of_a_command_that_is_stopped() {
     let program = program(&["g0", "b1"]);
     let pid = program.root().join("pid");
-    let sleeper =
-        format!("trap '' HUP INT TERM; echo $$ > {}; echo ready; exec sleep 60", pid.display());
+    let sleeper = format!(
+        "trap '' HUP INT TERM; echo $$ > {}; echo ready; exec sleep 60 <&- >&- 2>&-",
+        pid.display()
+    );
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
     let twice = "sh -c \"$INNER\" & sleep .5; kill -TERM $PPID; sleep .2; kill -TERM $PPID; wait";
     for (talk, command) in [(r#"[["ready", "\u0003"]]"#, "sh -c \"$INNER\" & wait"), ("[]", twice)]

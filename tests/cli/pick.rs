@@ -91,7 +91,8 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
     let program = program();
     let wide = typed(&program, "80", &["q"], "", &[]).exits(3).stdout;
     let lines: Vec<&str> = wide.lines().take(7).collect();
-    assert_eq!(lines[0], "Restore which checkpoint? Then its plan is shown.");
+    assert_eq!(lines[0], "Restore which checkpoint?");
+    assert!(lines[1].starts_with("Enter shows its plan, Esc leaves"), "{wide}");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
     assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL"]);
     assert!(lines[3].starts_with("> t:0 ") && lines[3].contains(" manual "), "{wide}");
@@ -131,7 +132,7 @@ fn rewind_without_a_number_shows_the_turns() {
     let program = turns();
     let wide = typed_to("rewind", &program, "80", &["q"], "", &[]).exits(3).stdout;
     let lines: Vec<&str> = wide.lines().take(6).collect();
-    assert_eq!(lines[0], "Rewind to the start of which turn? Then its plan is shown.");
+    assert_eq!(lines[0], "Rewind to the start of which turn?");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
     assert_eq!(words(2), ["TURN", "BEGINS", "AT", "AGE", "CHANGED", "LABEL"]);
     assert_eq!((&words(3)[..3], &words(4)[..2]), (&[">", "1", "s:2"][..], &["2", "s:0"][..]));

@@ -13,8 +13,8 @@ use crate::support::traces;
 
 const PURGE: [&str; 3] = ["purge", "keys", "--yes"];
 
-/// How many points in the short form, besides those that are named.
-const POINTS: usize = 2;
+/// How many points in the short form, besides those that are named: before the decision, and anywhere.
+const POINTS: (usize, usize) = (3, 2);
 
 const LINE: &str = "a line that is in the store again and again\n";
 const TARGET: &str = "where-the-link-leads";
@@ -165,7 +165,12 @@ fn a_purge_comes_to_its_end() {
         all
     } else {
         let mut chosen = named(&all);
-        chosen.extend(steps::spread(all, POINTS));
+        let is_decision =
+            |step: &Step| step.text.contains("purge.json\"") && step.call.starts_with("rename");
+        let decision = all.iter().position(is_decision).unwrap();
+        let before = all[..decision].iter().filter(|step| step.is_main).cloned().collect();
+        chosen.extend(steps::spread(before, POINTS.0));
+        chosen.extend(steps::spread(all, POINTS.1));
         chosen
     };
     let (mut before, mut after) = (0, 0);
