@@ -55,7 +55,10 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
     }
     let root = context.root()?;
     let shown_root = printable(root.as_os_str().as_bytes());
-    let (query, of_what) = match (&arguments.session, context.settings.workspace) {
+    let (query, of_what) = match (
+        arguments.session.as_ref().or(arguments.word.as_ref()),
+        context.settings.workspace,
+    ) {
         (Some(session), _) => (ListQuery::Session(session.clone()), None),
         (None, Some(id)) => (ListQuery::All, Some(format!("workspace {id}"))),
         (None, None) => (ListQuery::Workspace(root), Some(format!("workspace {shown_root}"))),

@@ -68,6 +68,7 @@ fn bash_offers_what_can_come_next() {
         ("turnpoint show nothing:", &[]),
         ("turnpoint show @", &["@later", "@before\\ it"]),
         ("turnpoint list --session f", &["feature", "fix-login"]),
+        ("turnpoint list fe", &["feature"]),
         ("turnpoint restore --session=fi", &["fix-login"]),
         ("turnpoint show --session fix-login ", &["1", "0"]),
         ("turnpoint diff fix-login 0 ", &["1", "0", "a.txt", "gone.txt", "src/"]),
