@@ -360,7 +360,7 @@ pub(crate) struct UnpinArguments {
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then the label
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) time: AtArguments,

@@ -106,6 +106,11 @@ fn the_other_shells_get_words_and_what_they_are() {
         let script = program.run(["completions", shell]).ok().stdout;
         assert!(script.contains(&format!("turnpoint complete --shell {shell} -- ")), "{script}");
     }
+    // A number alone is of the session that the variable names.
+    let words = ["complete", "--shell", "fish", "--", "cat", "0", "go"];
+    let mut named = program.command(words);
+    assert_eq!(run(named.env("TURNPOINT_SESSION", "fix-login")).ok().stdout, "gone.txt\n");
+    assert_eq!(program.run(words).ok().stdout, "");
     let document = program.run(["completions", "zsh", "--json"]).ok().json();
     assert_eq!(document["script"], program.run(["completions", "zsh"]).ok().stdout);
 }
