@@ -12,6 +12,7 @@ mod shell;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -51,6 +52,8 @@ pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Sh
                   turnpoint restore --dry-run latest\n  \
                   turnpoint restore latest\n  \
                   turnpoint undo\n\n\
+                  Ends with 0: done; 1: failed; 2: not understood, or not found; 3: refused, so that nothing \
+                  is lost; 4: done, but something is damaged; 5: another process was in the way.\n\n\
                   The store is in TURNPOINT_HOME; by default in the `turnpoint` directory of the user's data."
 )]
 pub(crate) struct Arguments {
@@ -110,9 +113,9 @@ pub(crate) enum Command {
     Rewind(RewindArguments),
     Undo(UndoArguments),
     Redo(RedoArguments),
+    Revert(RevertArguments),
     Exec(ExecArguments),
     Plan(ProposeArguments),
-    Revert(RevertArguments),
     Worktree(WorktreeArguments),
     Pin(PinArguments),
     Unpin(UnpinArguments),
@@ -156,7 +159,7 @@ pub(crate) enum CheckpointsCommand {
                         turnpoint capture --trigger turn-end --if-changed --json\n  \
                         printf 'src/main.rs\\n' | turnpoint capture --changed-from -")]
 pub(crate) struct CaptureArguments {
-    /// The session to add to [default: that of the workspace]
+    /// The session to add to [default: that of the settings, else that of the workspace]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// A name for people
@@ -186,7 +189,7 @@ pub(super) fn count(text: &str) -> Result<NonZeroU32, String> {
 }
 
 /// A number, which may be 0.
-pub(super) fn number(text: &str) -> Result<u32, String> {
+pub(super) fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())
 }
 
@@ -215,13 +218,16 @@ fn trigger(text: &str) -> Result<Trigger, String> {
                         turnpoint list\n  \
                         turnpoint list -n 5\n  \
                         turnpoint list --sessions\n  \
-                        turnpoint list --session fix-login --json")]
+                        turnpoint list fix-login --json")]
 pub(crate) struct ListArguments {
     /// All checkpoints of this session, of whatever workspace
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+    /// The same as --session
+    #[arg(value_name = "SESSION", conflicts_with = "session")]
+    pub(crate) word: Option<String>,
     /// The sessions of the whole store instead
-    #[arg(long, conflicts_with = "session")]
+    #[arg(long, conflicts_with_all = ["session", "word"])]
     pub(crate) sessions: bool,
     /// Only the newest N
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
@@ -355,7 +361,7 @@ pub(crate) struct UnpinArguments {
                         turnpoint label latest --clear")]
 pub(crate) struct LabelArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then the label
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) time: AtArguments,
@@ -390,7 +396,7 @@ pub(crate) struct StatsArguments {
 )]
 pub(crate) struct OperationsArguments {
     /// How many lines, the newest
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 30, value_parser = number::<usize>)]
     pub(crate) limit: usize,
 }
 

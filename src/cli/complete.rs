@@ -289,7 +289,7 @@ fn values(
     prefix: &str,
 ) -> Vec<Candidate> {
     let of = |text: &str, about: String| Candidate::new(format!("{prefix}{text}"), about);
-    if argument.get_id() == "session" {
+    if argument.get_id() == "session" || value_name(argument) == "SESSION" {
         let Some(place) = Place::of(typed, directory) else { return Vec::new() };
         return place.sessions().iter().map(|name| of(name.as_str(), String::new())).collect();
     }

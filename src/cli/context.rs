@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::settings::{Configuration, Settings as Values};
-use turnpoint::{
-    ConfigurationError, Error, ListQuery, Monitor, Spec, Store, WORKSPACE_FILE, Which,
-};
+use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
@@ -17,7 +15,7 @@ use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::pager::First;
-use crate::cli::printer::{Kind, Printer, Style};
+use crate::cli::printer::{self, Kind, Printer, Style};
 use crate::cli::settings::Settings;
 use crate::cli::target;
 use crate::cli::trace::Trace;
@@ -137,8 +135,16 @@ impl Context {
         self.page_seeing(First::Beginning)
     }
 
-    /// As [`Context::page`], with `first` on the screen.
-    pub(crate) fn page_seeing(&mut self, first: First) -> io::Result<()> {
+    /// As [`Context::page`] for a list whose newest line is the last, where so many lines are more than a
+    /// screen shows: its end is seen first.
+    pub(crate) fn page_list(&mut self, lines: usize) -> io::Result<()> {
+        if printer::is_more_than_a_screen(lines) {
+            self.page_seeing(First::End)?;
+        }
+        Ok(())
+    }
+
+    fn page_seeing(&mut self, first: First) -> io::Result<()> {
         if self.printer.page(first)? {
             self.interrupt.outlive_the_terminal();
         }
@@ -238,15 +244,11 @@ impl Context {
     /// the newest session may be one that somebody else has just added to.
     fn tell_of_namesakes(&mut self, id: &CheckpointId, root: &Path) -> Outcome<()> {
         const NAMED_MAX: usize = 3;
-        let query = ListQuery::Workspace(root.to_owned());
-        let listing = self.run(|store, monitor| store.list(&query, monitor))?;
-        let others: Vec<String> = listing
-            .checkpoints()
-            .filter(|it| it.id.seq == id.seq && it.id.session != id.session)
-            .map(|it| it.id.to_string())
-            .collect();
+        let others = self.run(|store, monitor| store.namesakes(id, root, monitor))?;
         if !others.is_empty() {
-            let named = others.iter().rev().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+            let named: Vec<String> =
+                others.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+            let named = named.join(", ");
             let more = match others.len().saturating_sub(NAMED_MAX) {
                 0 => String::new(),
                 more => format!(" and {more} more"),

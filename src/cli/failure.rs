@@ -164,6 +164,13 @@ fn hint_of(error: &Error) -> Option<String> {
         Error::NoneSoOld(it) => {
             format!("the oldest is {}, of {}", it.oldest, format::second(it.created_at))
         }
+        Error::CheckpointNotFound { nearest, .. } if nearest.is_empty() => {
+            "`turnpoint list` shows what there is, `turnpoint operations` what was dropped".to_owned()
+        }
+        // A number is given only once: one before all that there are was dropped.
+        Error::CheckpointNotFound { seq, nearest, .. } if nearest.iter().all(|it| it > seq) => {
+            format!("{}; `turnpoint operations` says what was dropped", error.hint()?)
+        }
         Error::NothingToUndo { .. } => {
             "it takes back what restore, rewind, revert and redo did; `turnpoint operations` shows that"
                 .to_owned()

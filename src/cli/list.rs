@@ -17,8 +17,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Outcome;
 use crate::cli::format;
 use crate::cli::json::{CheckpointDocument, IdDocument, RootDocument, UnreadableDocument};
-use crate::cli::pager::First;
-use crate::cli::printer::{self, Kind, Printer};
+use crate::cli::printer::{Kind, Printer};
 use crate::cli::table::{Align, Table};
 
 /// From this width on there is room for the time of day and the number of files.
@@ -56,7 +55,10 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
     }
     let root = context.root()?;
     let shown_root = printable(root.as_os_str().as_bytes());
-    let (query, of_what) = match (&arguments.session, context.settings.workspace) {
+    let (query, of_what) = match (
+        arguments.session.as_ref().or(arguments.word.as_ref()),
+        context.settings.workspace,
+    ) {
         (Some(session), _) => (ListQuery::Session(session.clone()), None),
         (None, Some(id)) => (ListQuery::All, Some(format!("workspace {id}"))),
         (None, None) => (ListQuery::Workspace(root), Some(format!("workspace {shown_root}"))),
@@ -78,7 +80,9 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
     } else {
         // Below each session's name, headings and, in between, an empty line.
         let lines = listing.items.len() + 3 * sessions_in_order(&listing).len();
-        page(lines, arguments, context)?;
+        if !arguments.no_pager {
+            context.page_list(lines)?;
+        }
         print(&listing, of_what.as_deref(), context)?;
     }
     Ok(Exit::damaged_if(listing.unreadable() > 0))
@@ -93,14 +97,6 @@ fn keep_newest(items: &mut Vec<ListItem>, limit: usize) {
         older -= usize::from(is_older);
         !is_older
     });
-}
-
-/// What is shown of a list first is its end: that is where the newest is.
-fn page(lines: usize, arguments: &ListArguments, context: &mut Context) -> io::Result<()> {
-    if !arguments.no_pager && printer::is_more_than_a_screen(lines) {
-        context.page_seeing(First::End)?;
-    }
-    Ok(())
 }
 
 fn document(listing: &Listing) -> ListDocument<'_> {
@@ -275,7 +271,9 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
         style.complain(Kind::Note, "there is no session yet");
         style.complain(Kind::Hint, "`turnpoint capture` makes the first checkpoint");
     } else {
-        page(sessions.len(), arguments, context)?;
+        if !arguments.no_pager {
+            context.page_list(sessions.len())?;
+        }
         sessions_table(&sessions).print(&mut context.printer)?;
     }
     Ok(Exit::damaged_if(unreadable > 0))

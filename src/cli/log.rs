@@ -58,16 +58,17 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
     let is_whole = if context.is_json() {
         context.document(&document(&history))?;
         true
-    } else {
+    } else if arguments.patch {
         if !arguments.no_pager {
             context.page()?;
         }
-        if arguments.patch {
-            print_patches(&history, context)?
-        } else {
-            print(&history, &path, context)?;
-            true
+        print_patches(&history, context)?
+    } else {
+        if !arguments.no_pager {
+            context.page_list(history.steps.len())?;
         }
+        print(&history, &path, context)?;
+        true
     };
     tell_unreadable(&history.unreadable, context);
     Ok(Exit::damaged_if(!is_whole || !history.unreadable.is_empty()))

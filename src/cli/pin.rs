@@ -38,7 +38,9 @@ pub(crate) fn unpin(arguments: &UnpinArguments, context: &mut Context) -> Outcom
     if context.is_json() {
         context.document(&PinDocument { id: IdDocument::from(&id), pinned: false, note: None })?;
     } else if !context.is_quiet() {
-        context.printer.prose(&format!("unpinned {id}: retention may drop it"))?;
+        context.printer.prose(&format!(
+            "unpinned {id}: retention may drop it; `turnpoint pin {id}` takes this back"
+        ))?;
     }
     Ok(Exit::Done)
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
         }
         let dropped = planned.pruned.len() + planned.missing.len();
         let count = format::counted(dropped as u64, "checkpoint", "checkpoints");
-        if !ask::confirm(context, &format!("Drop {count}?"))? {
+        if !ask::confirm(context, &format!("Drop {count} for good?"))? {
             return Ok(Exit::Refused);
         }
     }

@@ -507,6 +507,31 @@ impl Store {
         }
     }
 
+    /// The checkpoints of the workspace at `path` that have the same number in other sessions, the newest
+    /// first.
+    ///
+    /// # Errors
+    /// Where the store cannot be listed.
+    ///
+    /// Cost: one small file for each session that has the number.
+    pub fn namesakes(
+        &self,
+        id: &CheckpointId,
+        path: &Path,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<CheckpointId>> {
+        let Some(reading) = self.read(monitor)? else { return Ok(Vec::new()) };
+        let Some(workspace) = reading.workspace_at(path)? else { return Ok(Vec::new()) };
+        let others = reading.sessions.names()?.into_iter().filter(|name| *name != id.session);
+        let ids = others.map(|session| CheckpointId { session, seq: id.seq }).collect();
+        let listing = Listing { items: reading.items(ids)? };
+        let of_workspace = listing.checkpoints().filter(|summary| summary.workspace == workspace);
+        let mut namesakes: Vec<CheckpointId> =
+            of_workspace.map(|summary| summary.id.clone()).collect();
+        namesakes.reverse();
+        Ok(namesakes)
+    }
+
     /// The restore of the workspace at `path` that has not ended, if there is one. Waits for nothing
     /// and changes nothing.
     ///

@@ -40,6 +40,9 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["show", "nonsense"], "error: `nonsense` names no checkpoint\n"),
         (&["show", "s", "0", "extra"], "nothing is expected after the checkpoint"),
         (&["restore"], "error: no checkpoint is named\n"),
+        (&["diff"], "`latest` is the newest, and `turnpoint list` shows what there is"),
+        (&["export"], "`latest` is the newest"),
+        (&["label"], "hint: as in `turnpoint label latest 'before the refactor'`"),
         (&["restore", "s", "0", "../outside", "--yes"], "it lies outside of"),
         (&["restore", "s", "0", "no-such", "--yes"], "does not hold `no-such`"),
         (&["show", "a.txt"], "hint: it is a path here, and a checkpoint comes before a path"),
@@ -88,6 +91,22 @@ fn a_damaged_checkpoint_names_what_can_be_done() {
         assert!(run.stderr.ends_with(hint), "{arguments:?}\n{}", run.stderr);
     }
     program.run(["quarantine", "s/0.json", "--yes"]).ok();
+}
+
+#[test]
+fn a_number_that_was_dropped_says_where_that_is_told() {
+    let program = captured();
+    program.run(["capture", "--session", "s"]).ok();
+    program.run(["prune", "--keep", "1", "--yes"]).ok();
+    let gone = program.run(["show", "s", "0"]).exits(2).stderr;
+    let hint = "hint: these exist: 1; `turnpoint operations` says what was dropped\n";
+    assert!(gone.ends_with(hint), "{gone}");
+    assert!(program.run(["operations"]).ok().stdout.contains("s: 0"), "{gone}");
+    let never = program.run(["show", "s", "7"]).exits(2).stderr;
+    assert!(never.ends_with("hint: these exist: 1\n"), "{never}");
+    program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
+    let deleted = program.run(["show", "s", "0"]).exits(2).stderr;
+    assert!(deleted.contains("`turnpoint operations` what was dropped"), "{deleted}");
 }
 
 #[test]

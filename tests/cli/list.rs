@@ -32,6 +32,7 @@ fn a_limit_leaves_the_newest_in_their_order() {
     assert_eq!(listed(&program, &["-n", "2"]), ["t:0", "s:3"]);
     assert_eq!(listed(&program, &["--session", "s", "--limit", "1"]), ["s:3"]);
     assert_eq!(listed(&program, &["-n", "9"]).len(), 5);
+    assert_eq!(listed(&program, &["t"]), listed(&program, &["--session", "t"]));
     program.run(["list", "-n", "0"]).exits(2);
     let sessions = program.run(["list", "--sessions", "-n", "1", "--json"]).ok().json();
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);

@@ -79,6 +79,17 @@ fn a_number_alone_says_of_which_session_it_is_where_there_are_two() {
 }
 
 #[test]
+fn a_number_of_another_workspace_is_no_namesake() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("here"))]);
+    build(&program.root().join("other"), [("a.txt", file("there"))]);
+    program.run(["-C", "../other", "capture", "--session", "t"]).ok();
+    program.run(["capture", "--session", "s"]).ok();
+    let run = program.run(["cat", "0", "a.txt"]).ok();
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("here", ""));
+}
+
+#[test]
 fn a_variable_that_names_nothing_says_so() {
     let program = program();
     let run = with_variable(&program, "none", &["show", "latest"]).exits(2).stderr;

@@ -68,6 +68,7 @@ fn bash_offers_what_can_come_next() {
         ("turnpoint show nothing:", &[]),
         ("turnpoint show @", &["@later", "@before\\ it"]),
         ("turnpoint list --session f", &["feature", "fix-login"]),
+        ("turnpoint list fe", &["feature"]),
         ("turnpoint restore --session=fi", &["fix-login"]),
         ("turnpoint show --session fix-login ", &["1", "0"]),
         ("turnpoint diff fix-login 0 ", &["1", "0", "a.txt", "gone.txt", "src/"]),
@@ -105,6 +106,11 @@ fn the_other_shells_get_words_and_what_they_are() {
         let script = program.run(["completions", shell]).ok().stdout;
         assert!(script.contains(&format!("turnpoint complete --shell {shell} -- ")), "{script}");
     }
+    // A number alone is of the session that the variable names.
+    let words = ["complete", "--shell", "fish", "--", "cat", "0", "go"];
+    let mut named = program.command(words);
+    assert_eq!(run(named.env("TURNPOINT_SESSION", "fix-login")).ok().stdout, "gone.txt\n");
+    assert_eq!(program.run(words).ok().stdout, "");
     let document = program.run(["completions", "zsh", "--json"]).ok().json();
     assert_eq!(document["script"], program.run(["completions", "zsh"]).ok().stdout);
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::number;
+
 /// Ask a question in SQL about the history
 ///
 /// One SELECT, given as QUERY or in standard input; on a terminal without QUERY a prompt. It only reads,
@@ -29,7 +31,7 @@ pub(crate) struct SqlArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Only the first rows of the answer
-    #[arg(long, value_name = "ROWS")]
+    #[arg(long, value_name = "ROWS", value_parser = number::<u64>)]
     pub(crate) limit: Option<u64>,
 }
 

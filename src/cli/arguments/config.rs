@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 ///
 /// A setting is given in the environment, in the user's file `turnpoint/config.toml` in the XDG
 /// configuration directory, or in `.turnpoint.toml` at the root of the workspace; the first of these
-/// has the last word, and the last may only make less be captured. docs/configuration.md lists all
-/// settings.
+/// has the last word, and the last may only make less be captured. `turnpoint config list` shows all
+/// settings; docs/configuration.md says what they are for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint config list --origin\n  \

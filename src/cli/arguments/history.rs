@@ -21,7 +21,7 @@ use super::AtArguments;
                         turnpoint diff fix-login:0 -p | git apply --reverse")]
 pub(crate) struct DiffArguments {
     /// A and B, each SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then paths, as seen from here
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) time: AtArguments,
@@ -117,7 +117,7 @@ pub(crate) struct FindArguments {
                         turnpoint export fix-login:3 --tar - | zstd > state.tar.zst")]
 pub(crate) struct ExportArguments {
     /// SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; then a new or empty directory
-    #[arg(value_name = "CHECKPOINT", required_unless_present = "at")]
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) time: AtArguments,

@@ -22,19 +22,19 @@ use super::{duration, number};
                         turnpoint prune --session fix-login --delete")]
 pub(crate) struct PruneArguments {
     /// The newest N of a session stay
-    #[arg(long, value_name = "N", value_parser = number)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>)]
     pub(crate) keep: Option<u32>,
     /// Those of the last days or hours stay too, such as `7d` or `36h`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) keep_within: Option<Duration>,
     /// The newest of each of the last N hours that have one stays too
-    #[arg(long, value_name = "N", value_parser = number)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>)]
     pub(crate) keep_hourly: Option<u32>,
     /// The newest of each of the last N days that have one stays too
-    #[arg(long, value_name = "N", value_parser = number)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>)]
     pub(crate) keep_daily: Option<u32>,
     /// The newest of each of the last N weeks that have one stays too
-    #[arg(long, value_name = "N", value_parser = number)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>)]
     pub(crate) keep_weekly: Option<u32>,
     /// Only this session
     #[arg(long, value_name = "NAME")]

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 
 /// Print the script with which a shell completes what is typed
 ///
-/// Tab then offers commands, options, sessions, the checkpoints of a session, labels behind `@`, and the
-/// paths that a checkpoint holds. The script asks turnpoint each time; that reads files of the store and
+/// Tab then offers commands, options, sessions, the checkpoints of a session, labels behind `@`, the
+/// paths that a checkpoint holds, and names of settings. The script asks turnpoint each time; that reads files of the store and
 /// changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -37,7 +37,7 @@ pub(crate) enum Shell {
                         turnpoint man | man -l -\n  \
                         turnpoint man ~/.local/share/man/man1")]
 pub(crate) struct ManArguments {
-    /// Write all pages into this directory, over those that are there
+    /// Write all pages into this directory, which must be there, over those that are in it
     #[arg(value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
 }
