@@ -26,9 +26,8 @@ pub(crate) fn can_ask(context: &Context) -> bool {
 pub(crate) fn confirm(context: &mut Context, question: &str) -> Outcome<bool> {
     context.printer.question(&format!("{question} [y/N]"))?;
     let Some(answer) = line(&context.interrupt) else {
-        // What is told next begins a line of its own.
-        context.printer.gap()?;
-        context.printer.flush()?;
+        // What is told next begins a line of its own, if the terminal is still there.
+        context.printer.gap().and_then(|()| context.printer.flush()).ok();
         let message = "stopped; nothing was changed";
         return Err(Failure::own(Exit::Interrupted, "cancelled", message));
     };
