@@ -230,5 +230,5 @@ fn a_revert_says_how_many_turns_it_takes_back_as_one() {
     assert_eq!(json["predecessor"], serde_json::json!({ "session": "s", "seq": 0, "gone": 2 }));
     let run = program.run(["revert", "s:3", "a.txt", "--yes"]).ok();
     assert!(run.stderr.contains(&expected), "{}", run.stderr);
-    assert_eq!(std::fs::read(program.workspace().join("a.txt")).unwrap(), b"0");
+    assert_eq!(fs::read(program.workspace().join("a.txt")).unwrap(), b"0");
 }
