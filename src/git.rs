@@ -27,7 +27,7 @@ use crate::path::{RelPath, printable};
 
 pub(crate) use worktree::{
     Administration, Place, Status, Tips, add_worktree, administration, commit_staged, common_dir,
-    complete, count_since, delete_branch, exclude, exists, keep, kept_refs, lead_back,
+    complete, count_since, delete_branch, exclude, exists, is_ignored, keep, kept_refs, lead_back,
     only_led_to_by, place_of, remove_worktree, status, tips,
 };
 

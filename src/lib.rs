@@ -52,7 +52,7 @@ pub use error::{
     PurgeError, QueryError, Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
-pub use isolate::{RemoveOptions, RemovedRun};
+pub use isolate::{BroughtAlong, Extra, ExtraKind, RemoveOptions, RemovedRun};
 pub use monitor::{Monitor, Notice, Phase};
 pub use purge::{
     Holder, KeptContent, PurgeOutcome, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath,
