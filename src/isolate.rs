@@ -1,4 +1,5 @@
-//! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing it.
+//! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing
+//! it.
 //!
 //! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git.
 

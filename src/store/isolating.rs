@@ -188,7 +188,8 @@ impl Store {
         Ok((record, lock))
     }
 
-    /// Makes the work tree, lays a checkpoint over it, brings along what is to be, and captures it. With an error the lock comes back.
+    /// Makes the work tree, lays a checkpoint over it, brings along what is to come, and captures it. With an
+    /// error the lock comes back.
     fn make_run(
         &self,
         ground: &Ground,
