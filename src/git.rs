@@ -93,6 +93,9 @@ pub(crate) const LOCAL_VARIABLES: [&str; 14] = [
     "GIT_WORK_TREE",
 ];
 
+/// Has git wait for the content of what it writes: by itself it waits neither for loose objects nor for refs.
+const DURABLE: [&str; 2] = ["-c", "core.fsync=all"];
+
 /// How long a run waits between two looks at whether it should end.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -119,6 +122,11 @@ pub(crate) enum GitError {
 impl GitError {
     fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into() }
+    }
+
+    /// What is not there that git is to be given.
+    fn of(error: &crate::Error) -> Self {
+        Self::failed(error.with_source())
     }
 }
 

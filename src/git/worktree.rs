@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Answer, Ending, GitError, Repository, finish, joined, surrounded};
+use super::{Answer, DURABLE, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -418,12 +418,13 @@ pub(crate) fn count_since(common_dir: &Path, base: &str, tips: &[&str]) -> Resul
     count.ok_or_else(|| GitError::failed("it did not count commits"))
 }
 
-/// Makes a ref that leads to a commit.
+/// Makes a ref that leads to a commit. The names of files are not durable yet: git does not wait for these.
 ///
 /// # Errors
 /// See [`GitError`]; that there is such a ref is one.
 pub(crate) fn keep(common_dir: &Path, name: &str, commit: &str) -> Result<(), GitError> {
-    ask_of(common_dir, &["update-ref", "--no-deref", name, commit, ""])?.success().map(drop)
+    let words = [&DURABLE[..], &["update-ref", "--no-deref", name, commit, ""]].concat();
+    ask_of(common_dir, &words)?.success().map(drop)
 }
 
 /// The refs below `prefix`, each with the commit it leads to.

@@ -716,7 +716,11 @@ fn groups_below(pid: Pid) -> Vec<Pid> {
 fn prune_all(program: &Program) {
     let begun = Instant::now();
     while !runs(program, &[]).is_empty() && begun.elapsed() < Duration::from_mins(1) {
-        program.run(["worktree", "prune", "--older-than", "0s", "--json"]);
+        let pruned = program.run(["worktree", "prune", "--older-than", "0s", "--json"]);
+        if pruned.stdout.contains("packed-refs.lock") {
+            // A git that was killed has left it, and no other is at work: as the hint says.
+            fs::remove_file(program.workspace().join(".git/packed-refs.lock")).ok();
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
 }

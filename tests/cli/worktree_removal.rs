@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::program::run;
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, cat, exec, ground, led_to, only, program, runs};
+use crate::worktree::{assert_cleared, cat, exec, git_that, ground, led_to, only, program, runs};
 
 #[test]
 fn what_git_ignores_is_counted_named_and_asked_about_before_it_goes() {
@@ -172,7 +172,11 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     // Old, and a git is at work in the repository.
     aged(&own, 60);
     let mut reading = program.other("git");
-    reading.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    // One that waits for others does not count; whatever else has the word in it does.
+    reading
+        .args(["-c", "user.name=daemon", "cat-file", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     let mut reading = reading.current_dir(&git_dir).spawn().unwrap();
     let json = program.run(["worktree", "remove", &id, "--yes", "--json"]).exits(3);
     let error: Value = serde_json::from_str(&json.stderr).unwrap();
@@ -197,18 +201,104 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     fs::remove_file(other).unwrap();
     assert_cleared(&program);
     assert_eq!(led_to(&program).len(), 1);
-    // The lock of all refs, where git was killed over a removal: else it is not touched.
-    exec(&program, &[], "echo 2 > two").ok();
-    let (id, _) = only(&program);
+    // The lock of all refs is left to whoever made it, however old it is.
+    exec(&program, &[], "mkdir build; echo 1 > build/x; echo 2 > two").ok();
+    let (id, path) = only(&program);
     let record = crate::worktree::find_record(&program, &id);
     aged(&shared, 60);
-    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(1);
-    assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
-    let state: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-    assert_eq!(state["state"], "removing");
-    let pruned = program.run(["worktree", "prune"]).ok();
-    assert!(pruned.stderr.contains(&format!("removed {}", shared.display())), "{}", pruned.stderr);
+    let words = [&["worktree", "remove", &id, "--yes", "--ignored"][..], &["worktree", "prune"]];
+    for (words, code) in words.into_iter().zip([1, 3]) {
+        let refused = program.run(words).exits(code);
+        assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
+        assert!(shared.exists() && !path.exists());
+        let text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        assert_eq!(text["state"], "removing");
+    }
+    fs::remove_file(shared).unwrap();
+    program.run(["worktree", "prune"]).ok();
+    assert_cleared(&program);
+    // The checkpoint of the first removal holds more than the second was asked for.
+    let text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    assert_eq!(text["holds"]["ignored"], true);
+    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("has what is ignored in it"), "{}", refused.stderr);
+    assert!(!program.workspace().join("build").exists());
+}
+
+/// What comes into a work tree after its removal was cut is judged as at the first time.
+#[test]
+fn what_came_since_a_removal_was_cut_is_not_lost_by_the_next() {
+    let program = program();
+    exec(&program, &[], "echo made > made; echo 1 > x.log").ok();
+    let (id, path) = only(&program);
+    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    let kept = |removed: bool| {
+        let words: &[&str] = if removed { &["--removed"] } else { &[] };
+        runs(&program, words)[0]["kept"].clone()
+    };
+    let held = kept(false);
+    fs::write(path.join("x.pem"), "secret\n").unwrap();
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("x.pem: secret"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(path.join("x.pem")).unwrap(), "secret\n");
+    fs::remove_file(path.join("x.pem")).unwrap();
+    // What git ignores is counted as at the first time.
+    let removed = program.run(["worktree", "remove", &id, "--yes", "--json"]).ok().json();
+    assert_eq!(removed["left_out"]["files"], 1);
+    assert_eq!(removed["left_out"]["paths"][0]["path"], "x.log");
+    assert_cleared(&program);
+    assert_eq!(kept(true), held);
+}
+
+/// What comes while the last capture is taken, beside what that has in it.
+#[test]
+fn a_secret_that_is_written_while_a_removal_looks_is_not_lost() {
+    let program = program();
+    exec(&program, &[], "true").ok();
+    let (id, path) = only(&program);
+    // So the first capture is not the last.
+    fs::write(path.join("later"), "later\n").unwrap();
+    let (late, looks) = (path.join("late.pem"), program.root().join("looks"));
+    let script = format!(
+        "echo >> {looks}; [ $(wc -l < {looks}) != 3 ] || echo secret > {late}",
+        looks = looks.display(),
+        late = late.display()
+    );
+    let git = git_that(&program, "*status\\ --porcelain*", &script);
+    let refused = run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git));
+    assert!(refused.exits(3).stderr.contains("late.pem: secret"));
+    assert_eq!(fs::read_to_string(late).unwrap(), "secret\n");
+}
+
+/// `git status` does not name what git was told to take for unchanged.
+#[test]
+fn what_git_was_told_not_to_look_at_is_held_or_stays() {
+    let program = program();
+    let script = "mkdir target; for f in a.pem b.pem same.pem target/t; do echo 1 > $f; done; \
+                  git add -f a.pem b.pem same.pem target/t; git commit -qm keys; \
+                  git update-index --assume-unchanged a.pem same.pem; \
+                  git update-index --skip-worktree b.pem target/t; \
+                  for f in a.pem b.pem target/t; do echo 2 > $f; done";
+    exec(&program, &[], script).ok();
+    let (id, path) = only(&program);
+    assert_eq!(runs(&program, &[])[0]["changed"], 3);
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    for left in ["a.pem: secret", "b.pem: secret", "target: excluded"] {
+        assert!(refused.stderr.contains(left), "{}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains("same.pem"), "{}", refused.stderr);
+    let administration = program.workspace().join(".git/worktrees").join(&id);
+    let copies = fs::read_dir(administration).unwrap();
+    let copies = copies
+        .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().starts_with("turnpoint"));
+    assert_eq!(copies.count(), 0);
+    for name in ["a.pem", "b.pem", "target/t"] {
+        assert_eq!(fs::read_to_string(path.join(name)).unwrap(), "2\n");
+        fs::write(path.join(name), "1\n").unwrap();
+    }
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
     assert_cleared(&program);
 }
 
@@ -252,7 +342,7 @@ fn a_removal_asks_git_about_its_own_run_alone() {
     let second = runs(&program, &[])[1]["run"].as_str().unwrap().to_owned();
     let log = program.root().join("asked");
     let script = format!("echo \"$PWD $*\" >> {}", log.display());
-    let git = crate::worktree::git_that(&program, "*", &script);
+    let git = git_that(&program, "*", &script);
     run(program.command(["worktree", "remove", &second]).env("PATH", &git)).exits(3);
     run(program.command(["worktree", "list", "--removed"]).env("PATH", &git)).ok();
     let asked = fs::read_to_string(&log).unwrap();
