@@ -308,7 +308,9 @@ pub(crate) fn tips(
         tips.head = verify(git_dir, "HEAD")?;
         log.extend(log_of(git_dir, "HEAD", tips.head.is_some())?);
         let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
-        let words = [&["for-each-ref", "--format=%(objecttype) %(objectname)"][..], &own].concat();
+        // An annotated tag leads to its commit.
+        let format = "--format=%(objecttype) %(objectname)%0a%(*objecttype) %(*objectname)";
+        let words = [&["for-each-ref", format][..], &own].concat();
         let refs = ask_of(git_dir, &words)?.success()?;
         log.extend(lines(&refs).filter_map(|line| line.strip_prefix("commit ").map(str::to_owned)));
         log.extend(begun(git_dir)?);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::making::leave;
 use super::{LeftOut, RemoveOptions, RunContent, failed};
 use crate::disk::{self, Dir, Extent, Lock};
-use crate::error::{IsolationError, Result};
+use crate::error::{Error, IsolationError, Result};
 use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
 use crate::id::RunId;
 use crate::manifest::{Entry, EntryKind, OmitReason};
@@ -96,9 +96,16 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         None if record.state == RunState::Removing && administration.is_some() => {
             Stage::HalfRemoved
         }
-        None => return Err(IsolationError::Unknown { path }.into()),
+        None => return Err(unknown(record)),
     };
     Ok(Found { stage, administration })
+}
+
+/// That git does not know what is in the place of a work tree.
+pub(crate) fn unknown(record: &RunRecord) -> Error {
+    let is_begun = record.state == RunState::Removing;
+    let kept = record.kept.clone().filter(|_| is_begun);
+    IsolationError::Unknown { path: record.path(), kept }.into()
 }
 
 /// Refuses a work tree that somebody is at work in, or that a person has locked.
@@ -150,14 +157,25 @@ pub(crate) fn runs_with_refs(common_dir: &Path) -> Result<HashSet<RunId>> {
     Ok(refs.iter().filter_map(|(name, _)| run(name)).collect())
 }
 
-/// What is in the work tree of a run. `None` where there is none, or git does not know it.
+/// What is in the work tree of a run. `None` where there is none, or git does not know it, or something of it
+/// cannot be read.
+///
+/// # Errors
+/// [`Error::Cancelled`] alone: what nobody can say of one run is no reason to say nothing of the others.
 pub(crate) fn content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunContent>> {
+    match read_content(record, monitor) {
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        content => Ok(content.ok().flatten()),
+    }
+}
+
+fn read_content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunContent>> {
     let options = RemoveOptions { discard: true, ..RemoveOptions::default() };
-    let Ok(found) = find(record) else { return Ok(None) };
-    let (Stage::Whole(_), Ok(kept)) = (&found.stage, look(record, &found, &options, monitor))
-    else {
+    let found = find(record)?;
+    if !found.stage.is_whole() {
         return Ok(None);
-    };
+    }
+    let kept = look(record, &found, &options, monitor)?;
     let tips: Vec<&str> =
         kept.tips.branch.iter().chain(&kept.tips.head).map(String::as_str).collect();
     let commits = git::count_since(&record.repository, &record.commit, &tips);
@@ -279,7 +297,7 @@ pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec
 /// the commits.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 ///
 /// Cost: where there are such refs, the writing of all that waits to be written on the file system.
 pub(crate) fn make_durable(record: &RunRecord) -> Result<()> {
@@ -295,7 +313,7 @@ pub(crate) fn make_durable(record: &RunRecord) -> Result<()> {
 /// they go with it, also where the files of the submodule are gone.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
     let Some(administration) = &found.administration else { return Ok(Vec::new()) };
     let all = administration.git_dir.join("modules");
@@ -312,7 +330,7 @@ pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
 /// not ignore: each with the reason.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn not_held(
     record: &RunRecord,
     entries: &[Entry],
@@ -377,7 +395,7 @@ fn hides(named: &HashSet<&RelPath>, kept: &Kept, last: &RelPath) -> bool {
 /// What a removal leaves out: what git ignores, and `given_up`.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn left_out(
     record: &RunRecord,
     entries: &[Entry],
@@ -416,7 +434,7 @@ pub(crate) fn left_out(
 /// of what is left.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
     let Some(administration) = &found.administration else { return Ok(()) };
     git::lead_back(administration, &record.path())

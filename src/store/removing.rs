@@ -53,7 +53,8 @@ pub struct RunSummary {
     pub kept: Option<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
-    /// What is in its work tree; `None` where there is none, or git does not know it.
+    /// What is in its work tree; `None` where there is none, or git does not know it, or something of it cannot
+    /// be read.
     pub content: Option<RunContent>,
 }
 
@@ -91,6 +92,8 @@ pub struct PrunedRuns {
     pub kept: Vec<(RunId, KeptRun)>,
     /// How many that had been removed are forgotten now: nothing was left of them.
     pub forgotten: u64,
+    /// Records of whatever repository that cannot be understood: nothing is done about their runs.
+    pub unreadable: Vec<BadFile>,
 }
 
 /// Why a run is not due to be removed.
@@ -233,6 +236,9 @@ impl Store {
             record.refs = isolate::keep(record, found, &seen)?;
             let mut left = isolate::submodules(found)?;
             if !found.stage.is_whole() {
+                if !matches!(found.stage, Stage::Gone) {
+                    return Err(isolate::unknown(record));
+                }
                 refuse_lost(&path, &left, options)?;
                 return Ok(Held { branch: seen.branch(), ..Held::default() });
             }
@@ -420,13 +426,13 @@ impl Store {
         options: &RemoveOptions,
         monitor: &dyn Monitor,
     ) -> Result<PrunedRuns> {
-        let (records, _) = self.runs_of(directory, monitor)?;
+        let (records, unreadable) = self.runs_of(directory, monitor)?;
         let (runs, now) = (self.remembered_runs(), Timestamp::now());
         let workspaces: BTreeSet<WorkspaceId> = records.iter().map(|it| it.workspace).collect();
         if !dry_run {
             workspaces.into_iter().try_for_each(|workspace| runs.remove_stray_locks(workspace))?;
         }
-        let mut pruned = PrunedRuns::default();
+        let mut pruned = PrunedRuns { unreadable, ..PrunedRuns::default() };
         let is_removed = |record: &RunRecord| record.state == RunState::Removed;
         let (removed, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_removed);
         if let Some(first) = removed.first().filter(|_| !dry_run) {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -207,7 +208,7 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     let record = crate::worktree::find_record(&program, &id);
     aged(&shared, 60);
     let words = [&["worktree", "remove", &id, "--yes", "--ignored"][..], &["worktree", "prune"]];
-    for (words, code) in words.into_iter().zip([1, 3]) {
+    for (words, code) in words.into_iter().zip([1, 1]) {
         let refused = program.run(words).exits(code);
         assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
         assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
@@ -242,6 +243,8 @@ fn what_came_since_a_removal_was_cut_is_not_lost_by_the_next() {
     fs::write(path.join("x.pem"), "secret\n").unwrap();
     let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
     assert!(refused.stderr.contains("x.pem: secret"), "{}", refused.stderr);
+    let json = program.run(["worktree", "prune", "--json"]).exits(3).json();
+    assert_eq!(json["refused"][0]["paths"][0]["path"], "x.pem");
     assert_eq!(fs::read_to_string(path.join("x.pem")).unwrap(), "secret\n");
     fs::remove_file(path.join("x.pem")).unwrap();
     // What git ignores is counted as at the first time.
@@ -394,6 +397,73 @@ fn what_was_half_made_and_is_known_to_git_no_more_is_cleared() {
     assert_cleared(&program);
     assert!(!record.exists());
     program.git(["fsck", "--no-dangling", "--no-progress"]);
+}
+
+/// One run of which something cannot be looked at is no reason to say nothing.
+#[test]
+fn a_directory_that_may_not_be_read_hides_no_run() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    let (whole, _) = only(&program);
+    exec(&program, &[], "mkdir d; echo > d/x; chmod 000 d").ok();
+    let closed = runs(&program, &[])[1].clone();
+    let (id, path) = (closed["run"].as_str().unwrap(), closed["path"].as_str().unwrap());
+    let unprivileged = |words: &[&str]| {
+        if rustix::process::geteuid().is_root() {
+            let wrapper = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
+            return run(&mut program.under(&wrapper, words));
+        }
+        program.run(words)
+    };
+    let listed = unprivileged(&["worktree", "list", "--json"]).ok().json();
+    assert_eq!(
+        (&listed["runs"][0]["run"], &listed["runs"][0]["changed"]),
+        (&whole.into(), &1.into())
+    );
+    assert_eq!(
+        (&listed["runs"][1]["run"], &listed["runs"][1]["bytes"]),
+        (&id.into(), &Value::Null)
+    );
+    let words = ["worktree", "prune", "--older-than", "0s", "--dry-run", "--json"];
+    let planned = unprivileged(&words).ok().json();
+    assert_eq!(planned["planned"].as_array().unwrap().len(), 2);
+    let asked = unprivileged(&["worktree", "remove", id]).exits(3);
+    assert!(asked.stdout.contains(&format!("what is in {path} is not known")), "{}", asked.stdout);
+    fs::set_permissions(format!("{path}/d"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn what_cannot_be_understood_of_a_run_is_named_and_nothing_of_it_forgotten() {
+    let program = program();
+    program.run(["capture"]).ok();
+    let directory = program.store().join("workspaces");
+    let known = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().file_name();
+    exec(&program, &[], "echo made > made; exit 1").exits(1);
+    let mut all = fs::read_dir(&directory).unwrap().map(|it| it.unwrap());
+    let own = all.find(|it| it.file_name() != known).unwrap().path().join("workspace.json");
+    exec(&program, &["--session", "p"], "echo made > made").ok();
+    let there = crate::worktree::find_record(&program, &only(&program).0);
+    let removed = runs(&program, &["--removed"])[0].clone();
+    let record = crate::worktree::find_record(&program, removed["run"].as_str().unwrap());
+    let text = fs::read(&own).unwrap();
+    fs::write(&own, "{").unwrap();
+    assert_eq!(program.run(["worktree", "prune", "--json"]).ok().json()["forgotten"], 0);
+    assert!(record.exists());
+    fs::write(&own, text).unwrap();
+    fs::write(&record, "{").unwrap();
+    let pruned = program.run(["worktree", "prune"]).exits(4);
+    let named = format!("{} cannot be understood", record.display());
+    assert!(pruned.stderr.contains(&named), "{}", pruned.stderr);
+    let json = program.run(["worktree", "prune", "--json"]).exits(4).json();
+    assert_eq!(json["unreadable"][0]["path"], record.to_str().unwrap());
+    assert!(record.exists());
+    // What a run began with that is there stays, also where nobody knows any more which one that is.
+    fs::write(&there, "{").unwrap();
+    program.run(["prune", "--session", "p", "--keep", "1"]).ok();
+    assert_eq!(
+        cat(&program, &serde_json::json!({ "session": "p", "seq": 0 }), "c.txt"),
+        b"three\n"
+    );
 }
 
 #[test]
