@@ -178,7 +178,8 @@ fn read_content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunC
     let kept = look(record, &found, &options, monitor)?;
     let tips: Vec<&str> =
         kept.tips.branch.iter().chain(&kept.tips.head).map(String::as_str).collect();
-    let commits = git::count_since(&record.repository, &record.commit, &tips);
+    let commits =
+        git::count_since(&record.repository, &record.commit, &tips, &|| monitor.is_cancelled());
     let commits = commits.map_err(failed("count commits"))?;
     let place = Dir::open(&place(&record.top))?;
     let bytes = disk::extent(&place, record.id.to_string().as_bytes())?.bytes;
@@ -238,7 +239,7 @@ pub(crate) fn look(
         return Err(IsolationError::Unfinished { path: record.path(), what }.into());
     }
     let git_dir = found.administration.as_ref().map(|it| it.git_dir.as_path());
-    let tips = git::tips(&record.repository, &record.branch(), git_dir)
+    let tips = git::tips(&record.repository, &record.branch(), git_dir, &is_cancelled)
         .map_err(failed("look for commits"))?;
     Ok(Kept { status, tips, index })
 }
@@ -249,7 +250,12 @@ pub(crate) fn look(
 ///
 /// # Errors
 /// What git says.
-pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec<String>> {
+pub(crate) fn keep(
+    record: &RunRecord,
+    found: &Found,
+    kept: &Kept,
+    monitor: &dyn Monitor,
+) -> Result<Vec<String>> {
     let common_dir = &record.repository;
     let prefix = own_refs(record);
     let Tips { branch, head, log } = &kept.tips;
@@ -257,7 +263,7 @@ pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec
     let mut commits: Vec<String> = branch.iter().chain(head).chain(log).cloned().collect();
     commits.sort_unstable();
     commits.dedup();
-    let lone = git::only_led_to_by(common_dir, &prefix, &commits);
+    let lone = git::only_led_to_by(common_dir, &prefix, &commits, &|| monitor.is_cancelled());
     for commit in lone.map_err(failed("look for commits"))? {
         let name = if branch.as_ref() == Some(&commit) {
             "branch"

@@ -233,7 +233,7 @@ impl Store {
         let mut may_be_held = record.state == RunState::Removing;
         for _ in 0..limits::REMOVAL_LOOKS_MAX {
             let seen = isolate::look(record, found, options, monitor)?;
-            record.refs = isolate::keep(record, found, &seen)?;
+            record.refs = isolate::keep(record, found, &seen, monitor)?;
             let mut left = isolate::submodules(found)?;
             if !found.stage.is_whole() {
                 if !matches!(found.stage, Stage::Gone) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -333,6 +334,58 @@ fn prune_says_which_stay_and_what_removes_them() {
     sitting.wait().unwrap();
     assert!(refused.stderr.contains(&format!("process {}", sitting.id())), "{}", refused.stderr);
     assert!(path.join("made").exists());
+}
+
+/// git may walk a long history before it says what leads where.
+#[test]
+fn a_removal_that_asks_git_for_long_is_stopped_by_the_first_signal() {
+    let program = program();
+    exec(&program, &[], "echo 1 > one && git add one && git commit -qm one").ok();
+    let (id, path) = only(&program);
+    let asked = program.root().join("asked");
+    let script = format!("echo > {}; exec sleep 60", asked.display());
+    let git = git_that(&program, "*rev-list*", &script);
+    let mut command = program.command(["worktree", "remove", &id, "--yes"]);
+    command.env("PATH", git).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !asked.exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(path.join("one").exists());
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+}
+
+/// While a command runs the quit signal is passed on to it; afterwards it ends the program as ever.
+#[test]
+fn the_quit_signal_ends_a_removal_after_a_command() {
+    let program = program();
+    let asked = program.root().join("asked");
+    let name = asked.display();
+    let git = git_that(
+        &program,
+        "*rev-list*",
+        &format!("echo $$ > {name}-; mv {name}- {name}; exec sleep 60"),
+    );
+    let mut command = program.command(["exec", "--worktree", "--", "false"]);
+    command.env("PATH", git).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    while !asked.exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::QUIT).unwrap();
+    let status = child.wait().unwrap();
+    let git = fs::read_to_string(asked).unwrap().trim_end().parse().unwrap();
+    let git = rustix::process::Pid::from_raw(git).unwrap();
+    rustix::process::kill_process(git, rustix::process::Signal::KILL).ok();
+    assert_eq!(status.signal(), Some(3));
 }
 
 /// One run is asked about: what git would say of the others is not needed.
