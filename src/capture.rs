@@ -173,11 +173,12 @@ pub(crate) fn only_look(
     open: &OpenWorkspace,
     settings: &ScopeSettings,
     known: Option<&KnownTree>,
+    detail: Detail,
     monitor: &dyn Monitor,
 ) -> Result<Observation> {
     // The limit for all together counts every file.
     let is_limited = settings.total_limit_bytes.is_some();
-    let look = Look::Whole(if is_limited { Detail::All } else { Detail::Changes });
+    let look = Look::Whole(if is_limited { Detail::All } else { detail });
     look_at(open, settings, walk_options(access, open)?, known, look, monitor)
 }
 

@@ -41,7 +41,7 @@ pub(crate) use small::{
     create_durably, make_private_dir, open_small, read_range, read_small, remove_durably,
     replace_durably, set_aside, write_whole,
 };
-pub(crate) use sync::{ToSync, sync_all};
+pub(crate) use sync::{ToSync, sync_all, sync_file_system};
 pub(crate) use system::{
     available_bytes, boot_id, coarse_now_ns, end_group, file_system, is_withheld, machine_id,
     mounts_below, processes_that_stay_in, programs_that_stay_in, user,

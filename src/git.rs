@@ -2,8 +2,9 @@
 //!
 //! turnpoint often runs inside a hook of git or of an agent, in a repository that a stranger wrote.
 //! So nothing of the caller's environment may say which repository is meant, nothing in the
-//! repository's configuration may name a program that then runs, and every run has a deadline, a
-//! closed stdin and a bounded output. git is never needed: a machine without it, or a repository that
+//! repository's configuration may name a program that then runs, and every run has a
+//! closed stdin and a bounded output. One that reads an index or a HEAD for a capture has a deadline; one that
+//! makes, looks at or removes a work tree has none, and ends when the caller asks for it. git is never needed: a machine without it, or a repository that
 //! it refuses, is an outcome ([`GitError`]), not a failure of the capture.
 
 mod locks;
@@ -93,6 +94,9 @@ pub(crate) const LOCAL_VARIABLES: [&str; 14] = [
     "GIT_WORK_TREE",
 ];
 
+/// Has git wait for the content of what it writes: by itself it waits neither for loose objects nor for refs.
+const DURABLE: [&str; 2] = ["-c", "core.fsync=all"];
+
 /// How long a run waits between two looks at whether it should end.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -119,6 +123,11 @@ pub(crate) enum GitError {
 impl GitError {
     fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into() }
+    }
+
+    /// What is not there that git is to be given.
+    fn of(error: &crate::Error) -> Self {
+        Self::failed(error.with_source())
     }
 }
 

@@ -11,8 +11,8 @@ pub(crate) use extras::bring_along;
 pub use extras::{BroughtAlong, Extra, ExtraKind};
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
-    Found, Stage, clear_locks, content, find, keep, lead_back, left_out, look, not_held,
-    refuse_busy, remove, runs_with_refs, submodules,
+    Found, Kept, Stage, clear_locks, content, find, keep, lead_back, left_out, look, make_durable,
+    not_held, refuse_busy, remove, runs_with_refs, submodules, unknown,
 };
 
 use crate::error::{Error, IsolationError};

@@ -85,7 +85,7 @@ impl Failure {
         }
     }
 
-    fn causes(&self) -> Vec<String> {
+    pub(crate) fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let mut source: Option<&dyn std::error::Error> = match self {
             Self::Library(error) => std::error::Error::source(&**error),
@@ -108,7 +108,7 @@ impl Failure {
     }
 
     /// The paths that the failure is about, each with what is wrong.
-    fn paths(&self) -> Vec<ReasonDocument> {
+    pub(crate) fn paths(&self) -> Vec<ReasonDocument> {
         let Self::Library(error) = self else { return Vec::new() };
         match &**error {
             Error::Configuration(error) => error

@@ -30,10 +30,10 @@ pub(crate) struct Interrupt {
 #[derive(Debug)]
 struct Second {
     signal: i32,
-    /// What ends the process if the flag is set.
+    /// What ends the process, if the flag is set where there is one.
     ending: SigId,
     /// What sets the flag.
-    flag: SigId,
+    flag: Option<SigId>,
 }
 
 /// Signals are the business of a command that was started.
@@ -67,7 +67,7 @@ impl Interrupt {
             // The order matters: the first of these must see the flag as it was before this signal.
             let ending =
                 flag::register_conditional_shutdown(signal, status, Arc::clone(&self.came))?;
-            let flag = flag::register(signal, Arc::clone(&self.came))?;
+            let flag = Some(flag::register(signal, Arc::clone(&self.came))?);
             second.push(Second { signal, ending, flag });
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Interrupt {
         let signals = SignalsInfo::new(heeded([SIGINT, SIGQUIT, SIGTERM, SIGHUP]))?;
         for Second { ending, flag, .. } in self.registered().drain(..) {
             low_level::unregister(ending);
-            low_level::unregister(flag);
+            flag.map(low_level::unregister);
         }
         Ok(PassingOn { interrupt: self.clone(), signals })
     }
@@ -167,7 +167,14 @@ impl PassingOn {
 
     /// Gives signals back their meaning, where no command was started or it has ended.
     pub(crate) fn end(self) -> io::Result<()> {
-        self.interrupt.end_at_second()
+        self.interrupt.end_at_second()?;
+        // The handler stays where one has been, also with nothing to do: what there was without it has to be
+        // asked for.
+        for signal in heeded([SIGQUIT]) {
+            let ending = flag::register_conditional_default(signal, Arc::new(true.into()))?;
+            self.interrupt.registered().push(Second { signal, ending, flag: None });
+        }
+        Ok(())
     }
 }
 

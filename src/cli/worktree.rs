@@ -10,14 +10,15 @@ use turnpoint::clock::Timestamp;
 use turnpoint::id::RunId;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{
-    Error, KeptRun, LeftOut, RemoveOptions, RemovedRun, RestoreOptions, RunState, RunSummary,
+    BadFile, Error, KeptRun, LeftOut, PrunedRuns, RemoveOptions, RemovedRun, RestoreOptions,
+    RunState, RunSummary,
 };
 
 use crate::cli::arguments::duration;
 use crate::cli::ask;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::failure::{self, Outcome};
+use crate::cli::failure::{self, Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, ReasonDocument};
 use crate::cli::plan::{self, Asked, Verb};
@@ -222,13 +223,17 @@ fn list(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
         table(&listing.runs).print(&mut context.printer)?;
     }
     if !context.is_json() {
-        for file in &listing.unreadable {
-            let path = printable(file.path.as_os_str().as_bytes());
-            let text = format!("{path} cannot be understood: {}", file.reason);
-            context.printer.style().complain(Kind::Warning, &text);
-        }
+        tell_unreadable(&listing.unreadable, context);
     }
     Ok(Exit::damaged_if(!listing.unreadable.is_empty()))
+}
+
+fn tell_unreadable(files: &[BadFile], context: &Context) {
+    for file in files {
+        let path = printable(file.path.as_os_str().as_bytes());
+        let text = format!("{path} cannot be understood: {}", file.reason);
+        context.printer.style().complain(Kind::Warning, &text);
+    }
 }
 
 fn table(runs: &[RunSummary]) -> Table {
@@ -415,6 +420,7 @@ struct PruneDocument<'a> {
     refused: Vec<RefusedDocument>,
     kept: Vec<KeptDocument>,
     forgotten: u64,
+    unreadable: Vec<ReasonDocument>,
 }
 
 #[derive(Serialize)]
@@ -439,6 +445,18 @@ struct RefusedDocument {
     run: String,
     code: &'static str,
     reason: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<ReasonDocument>,
+}
+
+/// How a prune ends: by what failed, else by what cannot be understood, else by what was refused.
+fn exit_of(pruned: &PrunedRuns) -> Exit {
+    let mut exits = pruned.refused.iter().map(|(_, error)| Exit::from(error.class()));
+    match exits.find(|exit| *exit != Exit::Refused) {
+        Some(failed) => failed,
+        None if pruned.unreadable.is_empty() && !pruned.refused.is_empty() => Exit::Refused,
+        None => Exit::damaged_if(!pruned.unreadable.is_empty()),
+    }
 }
 
 fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
@@ -449,20 +467,21 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let pruned = context.run(|store, monitor| {
         store.prune_runs(&directory, older_than, dry_run, &options, monitor)
     })?;
-    let exit = if pruned.refused.is_empty() { Exit::Done } else { Exit::Refused };
+    let exit = exit_of(&pruned);
     if context.is_json() {
-        let refused = |(id, error): &(RunId, Error)| RefusedDocument {
-            run: id.to_string(),
-            code: error.code(),
-            reason: error.to_string(),
+        let refused = |(id, error): (RunId, Error)| {
+            let (code, failure) = (error.code(), Failure::from(error));
+            let reason = [vec![failure.message()], failure.causes()].concat().join(": ");
+            RefusedDocument { run: id.to_string(), code, reason, paths: failure.paths() }
         };
         context.document(&PruneDocument {
             dry_run,
             planned: pruned.planned.iter().map(RunDocument::from).collect(),
             removed: pruned.removed.iter().map(RemovedDocument::from).collect(),
-            refused: pruned.refused.iter().map(refused).collect(),
+            refused: pruned.refused.into_iter().map(refused).collect(),
             kept: pruned.kept.iter().map(KeptDocument::from).collect(),
             forgotten: pruned.forgotten,
+            unreadable: pruned.unreadable.iter().map(ReasonDocument::from).collect(),
         })?;
         return Ok(exit);
     }
@@ -483,6 +502,7 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
         tell_kept(&pruned.kept, arguments, context)?;
     }
     context.printer.flush()?;
+    tell_unreadable(&pruned.unreadable, context);
     for (id, error) in pruned.refused {
         let style = context.printer.style();
         style.complain(Kind::Warning, &format!("run {id} stays"));

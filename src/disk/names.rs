@@ -12,13 +12,14 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::clock::Timestamp;
-use crate::disk::dir::{CREATE, Dir, FileKind, file_stat, unusable};
+use crate::disk::dir::{CREATE, Dir, FileKind, FileStat, file_stat, unusable};
 use crate::disk::lock::{LockKind, try_flock};
 use crate::disk::small::{create_temp, leads_to, write_whole};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
 use crate::limits;
 use crate::manifest::Mode;
+use crate::path::RelPath;
 
 /// The names in the directory at `path`, in no order, each with whether it is a directory.
 ///
@@ -211,18 +212,30 @@ impl std::ops::AddAssign for Extent {
 }
 
 /// What is at and below a name in `dir`. What goes meanwhile takes nothing.
+///
+/// # Errors
+/// [`Error::Io`] where something cannot be looked at: that there is nothing in it is not known.
+///
+/// Cost: one open for each directory, of which one is open at a time.
 pub(crate) fn extent(dir: &Dir, name: &[u8]) -> Result<Extent> {
-    let Some(stat) = dir.stat(name)? else { return Ok(Extent::default()) };
-    let is_dir = stat.kind == FileKind::Dir;
-    let mut all = Extent { files: u64::from(!is_dir), bytes: stat.allocated_bytes() };
-    if is_dir {
-        let inside = match dir.open_child(name) {
-            Ok(inside) => inside,
-            Err(error) if crate::disk::is_withheld(&error) => return Err(error),
-            Err(_) => return Ok(all),
-        };
+    let mut all = Extent::default();
+    let mut add = |stat: FileStat| {
+        let is_dir = stat.kind == FileKind::Dir;
+        all += Extent { files: u64::from(!is_dir), bytes: stat.allocated_bytes() };
+        is_dir
+    };
+    let joined = |above: &RelPath, name: &[u8]| {
+        let full = || dir.path_of(&[above.as_bytes(), b"/", name].concat());
+        above.join(name).map_err(|error| unusable("examine", &full(), error.to_string()))
+    };
+    let Some(stat) = dir.stat(name)? else { return Ok(all) };
+    let mut pending = if add(stat) { vec![joined(&RelPath::root(), name)?] } else { Vec::new() };
+    while let Some(path) = pending.pop() {
+        let Some(inside) = dir.try_open_dir(&path)? else { continue };
         for name in inside.names()? {
-            all += extent(&inside, &name)?;
+            if inside.stat(&name)?.is_some_and(&mut add) {
+                pending.push(joined(&path, &name)?);
+            }
         }
     }
     Ok(all)

@@ -40,9 +40,18 @@ pub(crate) fn sync_all(on: &Dir, items: &[ToSync<'_>]) -> Result<()> {
         && file_system(on)?.syncs_whole
         && syncfs_reports_errors()
     {
-        return retry_on_intr(|| rustix::fs::syncfs(on)).at("sync", on.path());
+        return sync_file_system(on);
     }
     sync_each(items)
+}
+
+/// Makes all durable that was written to the file system of `on`, by whomever.
+///
+/// # Errors
+/// [`crate::Error::Io`]. Where it is not known to report errors, as in [`sync_all`], there may be some that
+/// nobody is told of.
+pub(crate) fn sync_file_system(on: &Dir) -> Result<()> {
+    retry_on_intr(|| rustix::fs::syncfs(on)).at("sync", on.path())
 }
 
 fn sync_each(items: &[ToSync<'_>]) -> Result<()> {

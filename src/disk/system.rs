@@ -150,21 +150,22 @@ pub(crate) fn processes_that_stay_in(directory: &Path) -> Result<Vec<u32>> {
     })
 }
 
-/// The runs of `program` that go on being at work in one of `places`: their working directory is there, or
-/// one of their words names it, or this user may not know. Those that wait for others do not count:
-/// `daemon` is in one of their words.
+/// The processes that go on being at work in one of `places`, and of which `is_one` is true by the words that
+/// they were started with: their working directory is there, or one of their words names it, or this user may
+/// not know.
 ///
 /// Cost: two calls for each process of the machine.
-pub(crate) fn programs_that_stay_in(program: &str, places: &[PathBuf]) -> Result<Vec<u32>> {
+pub(crate) fn programs_that_stay_in(
+    is_one: impl Fn(&[String]) -> bool,
+    places: &[PathBuf],
+) -> Result<Vec<u32>> {
     staying(|id| {
         let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let words: Vec<String> = words
             .split(|&byte| byte == 0)
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
-        let name = words[0].rsplit('/').next().unwrap_or_default();
-        let is_it = name == program || name.starts_with(&format!("{program}-"));
-        if !is_it || words.iter().any(|word| word.contains("daemon")) {
+        if !is_one(&words) {
             return false;
         }
         let is_in_one = |place: &Path| places.iter().any(|one| place.starts_with(one));

@@ -705,3 +705,24 @@ fn only_what_is_mounted_below_the_root_counts() {
     let expected = [b"m".as_slice(), b"d/back\\slash\n"];
     assert_eq!(found, expected.map(|path| RelPath::new(path).unwrap()));
 }
+
+#[test]
+fn an_extent_counts_what_is_below_however_deep_and_leads_nowhere_else() {
+    let home = TempDir::new().unwrap();
+    let dir = Dir::open(home.path()).unwrap();
+    let top = home.path().join("top");
+    // Deeper than files may be open at once.
+    let mut deepest = top.clone();
+    deepest.extend(std::iter::repeat_n("d", 1500));
+    fs::create_dir_all(&deepest).unwrap();
+    fs::write(deepest.join("file"), "x").unwrap();
+    symlink(home.path(), top.join("link")).unwrap();
+    assert_eq!(extent(&dir, b"top").unwrap().files, 2);
+    assert_eq!(extent(&dir, b"none").unwrap(), Extent::default());
+    // What takes the rest away goes into each directory from the one above.
+    fs::remove_file(deepest.join("file")).unwrap();
+    while deepest != top {
+        fs::remove_dir(&deepest).unwrap();
+        deepest.pop();
+    }
+}

@@ -197,6 +197,8 @@ pub enum IsolationError {
     Unknown {
         /// The directory.
         path: PathBuf,
+        /// The checkpoint that holds what was in it, where its removal had begun.
+        kept: Option<CheckpointId>,
     },
 }
 
@@ -301,7 +303,12 @@ impl IsolationError {
             Self::OtherCheckout { .. } => {
                 "`turnpoint worktree list --json` says where it was made from".to_owned()
             }
-            Self::Unknown { path } => {
+            Self::Unknown { path, kept: Some(kept) } => format!(
+                "git could not remove all of it; {kept} holds what was in it then: look at what is left \
+                 in {} and remove it yourself",
+                path.display()
+            ),
+            Self::Unknown { path, kept: None } => {
                 format!(
                     "if it was moved, `git worktree repair {}`; else look at what is in it and \
                          remove it yourself",

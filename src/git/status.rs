@@ -1,29 +1,30 @@
 //! What git says of the files of a work tree, and a commit of what is staged in it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Ending, GitError, Repository, TrackedPath, finish, joined, surrounded, tracked};
+use super::{
+    DURABLE, Ending, GitError, Repository, TrackedPath, finish, joined, parse_tracked, run,
+    surrounded,
+};
 use crate::clock::Timestamp;
 use crate::disk::{self, Dir};
 use crate::error::Result;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 
-/// The name of the copy of an index, beside it.
-const INDEX_COPY: &[u8] = b"turnpoint-index";
-
-/// The name of a list of entries for it.
-const INDEX_ENTRIES: &[u8] = b"turnpoint-index-entries";
+/// What the name of a copy of an index begins with, beside it.
+const INDEX_COPY: &str = "turnpoint-index";
 
 /// What git says of the files of a work tree.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// What is tracked.
+    /// What is tracked, in order.
     tracked: Vec<TrackedPath>,
-    /// What is not as in the index, or not tracked.
+    /// What is not as in the index, or not tracked, in order.
     differing: Vec<RelPath>,
-    /// What is ignored; a whole directory is one.
+    /// What is ignored, in order; a whole directory is one.
     ignored: Vec<RelPath>,
     /// Whether something is staged that is neither in HEAD nor in the files.
     pub(crate) has_own_index: bool,
@@ -34,25 +35,25 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// What is not as in the index, or not tracked.
+    /// What is not as in the index, or not tracked, in order.
     pub(crate) fn differing(&self) -> &[RelPath] {
         &self.differing
     }
 
-    /// What is ignored; a whole directory is one.
+    /// What is ignored, in order; a whole directory is one.
     pub(crate) fn ignored(&self) -> &[RelPath] {
         &self.ignored
     }
 
     /// Whether git holds all that is at and below `path`; with `ignored`, or leaves it out by its rules.
     pub(crate) fn spares(&self, path: &RelPath, ignored: bool) -> bool {
-        let is_below = |other: &RelPath| other.is_at_or_below(path);
-        if self.differing.iter().any(is_below) {
+        let has_some = |paths: &[RelPath]| at_or_below(paths, path, |it| it).next().is_some();
+        if has_some(&self.differing) {
             return false;
         }
-        let is_ignored =
-            self.ignored.iter().any(|other| is_below(other) || path.is_at_or_below(other));
-        let is_tracked = self.tracked.iter().any(|tracked| is_below(&tracked.path));
+        let is_ignored = has_some(&self.ignored)
+            || path.ancestors().any(|above| self.ignored.binary_search(&above).is_ok());
+        let is_tracked = at_or_below(&self.tracked, path, |it| &it.path).next().is_some();
         if is_ignored { ignored } else { is_tracked }
     }
 }
@@ -67,7 +68,16 @@ pub(crate) fn status(
 ) -> Result<Status, GitError> {
     let top = &repository.top;
     let mut status = Status { unfinished: unfinished(&repository.git_dir), ..Status::default() };
-    status.tracked = tracked(repository, top, is_cancelled)?;
+    let listed = run(repository, top, &["ls-files", "-z", "-v", "--cached"], is_cancelled)?;
+    let listed = listed.success()?;
+    status.tracked = parse_tracked(&listed, b"")?;
+    let not_looked_at = not_looked_at(&listed, top).map_err(|error| GitError::of(&error))?;
+    // Of what it was told to take for unchanged git says nothing, whatever has become of it.
+    let told_to_look = if not_looked_at.is_empty() {
+        None
+    } else {
+        Some(IndexCopy::told_to_look(repository, &not_looked_at, is_cancelled)?)
+    };
     let words = [
         "status",
         "--porcelain=v1",
@@ -77,7 +87,10 @@ pub(crate) fn status(
         "--ignored=matching",
         "--ignore-submodules=none",
     ];
-    let mut command = within(repository, &words);
+    let mut command = match &told_to_look {
+        Some(copy) => copy.command(repository, &words),
+        None => within(repository, &words),
+    };
     command.stdin(Stdio::null());
     let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
     for line in output.split(|&byte| byte == 0) {
@@ -100,7 +113,27 @@ pub(crate) fn status(
             status.differing.push(path);
         }
     }
+    status.tracked.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    status.differing.sort_unstable();
+    status.ignored.sort_unstable();
     Ok(status)
+}
+
+/// Those paths of the list of `git ls-files -v` that git does not look at, by `update-index --skip-worktree` or
+/// `--assume-unchanged` or a sparse checkout, and that are there all the same; each ends with a zero byte.
+fn not_looked_at(list: &[u8], top: &Path) -> Result<Vec<u8>> {
+    let top = Dir::open(top)?;
+    let mut paths = Vec::new();
+    for line in list.split(|&byte| byte == 0) {
+        let [b'S' | b's' | b'h', b' ', path @ ..] = line else { continue };
+        let Ok(path) = RelPath::new(path) else { continue };
+        let above = top.try_open_dir(&path.parent().unwrap_or_default())?;
+        if above.map(|above| above.stat(path.name())).transpose()?.flatten().is_some() {
+            paths.extend_from_slice(path.as_bytes());
+            paths.push(0);
+        }
+    }
+    Ok(paths)
 }
 
 /// What is under way in the work tree of which `git_dir` is kept.
@@ -130,11 +163,10 @@ pub(crate) fn commit_staged(
 ) -> Result<String, GitError> {
     let top = &repository.top;
     let date = format!("@{} +0000", at.as_ns() / 1_000_000_000);
-    let copy =
-        IndexCopy::make(repository).map_err(|error| GitError::failed(error.with_source()))?;
+    let copy = IndexCopy::make(repository).map_err(|error| GitError::of(&error))?;
     let run = |words: &[&str], input: Stdio| -> Result<Vec<u8>, GitError> {
-        let mut command = within(repository, words);
-        command.env("GIT_INDEX_FILE", &copy.path).stdin(input);
+        let mut command = copy.command(repository, &[&DURABLE[..], words].concat());
+        command.stdin(input);
         // Nobody needs to have said who they are for this. At the same time, the same is the same commit.
         for who in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{who}_DATE"), &date);
@@ -150,7 +182,7 @@ pub(crate) fn commit_staged(
     // git makes no tree of an index with conflicts.
     let entries = settled(&run(&["ls-files", "-z", "--unmerged"], Stdio::null())?);
     if !entries.is_empty() {
-        let file = copy.list(&entries).map_err(|error| GitError::failed(error.with_source()))?;
+        let file = copy.list(&entries).map_err(|error| GitError::of(&error))?;
         run(&["update-index", "-z", "--index-info"], Stdio::from(file))?;
     }
     let tree = one(&["write-tree"])?;
@@ -182,31 +214,65 @@ fn settled(unmerged: &[u8]) -> Vec<u8> {
 /// somebody's work. What a killed process leaves goes with git's directory of the work tree.
 struct IndexCopy {
     dir: Dir,
-    path: PathBuf,
+    name: String,
 }
 
 impl IndexCopy {
     fn make(repository: &Repository) -> Result<Self> {
+        // Whoever only looks at a run does so beside one that removes it.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = Dir::open(&repository.git_dir)?;
-        let path = dir.path_of(INDEX_COPY);
-        let copy = Self { dir, path };
+        let copy = Self { dir, name: format!("{INDEX_COPY}-{}-{number}", std::process::id()) };
         copy.clear();
-        disk::copy_file(&repository.git_dir.join("index"), &copy.dir, INDEX_COPY)?;
+        let index = repository.git_dir.join("index");
+        // By this git knows which files may have changed since without a sign of it.
+        let modified = disk::modified_ns(&index)?;
+        disk::copy_file(&index, &copy.dir, copy.name.as_bytes())?;
+        if let Some(modified) = modified {
+            copy.dir.set_mtime(copy.name.as_bytes(), modified)?;
+        }
         Ok(copy)
+    }
+
+    /// One in which git has not been told to take `paths` for unchanged.
+    fn told_to_look(
+        repository: &Repository,
+        paths: &[u8],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, GitError> {
+        let copy = Self::make(repository).map_err(|error| GitError::of(&error))?;
+        // Of both at once git minds the first alone.
+        for what in ["--no-skip-worktree", "--no-assume-unchanged"] {
+            let list = copy.list(paths).map_err(|error| GitError::of(&error))?;
+            let mut command = copy.command(repository, &["update-index", what, "-z", "--stdin"]);
+            command.stdin(list);
+            finish(command, &repository.top, Ending::Asked, is_cancelled)?.success()?;
+        }
+        Ok(copy)
+    }
+
+    /// git on the work tree, with this as its index.
+    fn command(&self, repository: &Repository, words: &[&str]) -> Command {
+        let mut command = within(repository, words);
+        command.env("GIT_INDEX_FILE", self.dir.path_of(self.name.as_bytes()));
+        command
     }
 
     /// A file with `entries`, to be read.
     fn list(&self, entries: &[u8]) -> Result<disk::File> {
-        let mut file = self.dir.create_file(INDEX_ENTRIES)?;
-        disk::write_whole(&mut file, entries, &self.dir.path_of(INDEX_ENTRIES))?;
-        self.dir.open_file(INDEX_ENTRIES)
+        let name = format!("{}-entries", self.name);
+        let name = name.as_bytes();
+        self.dir.try_unlink(name)?;
+        let mut file = self.dir.create_file(name)?;
+        disk::write_whole(&mut file, entries, &self.dir.path_of(name))?;
+        self.dir.open_file(name)
     }
 
     fn clear(&self) {
-        let lock = [INDEX_COPY, b".lock"].concat();
-        for name in [INDEX_COPY, INDEX_ENTRIES, &lock] {
-            // What stays is in the way of the next copy, which says so.
-            drop(self.dir.try_unlink(name));
+        for end in ["", "-entries", ".lock"] {
+            // What stays is in the way of the next copy of this name, which says so.
+            drop(self.dir.try_unlink(format!("{}{end}", self.name).as_bytes()));
         }
     }
 }

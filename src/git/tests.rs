@@ -367,3 +367,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_git_that_waits_for_others_is_told_by_its_command_alone() {
+    let is_at_work = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        locks::is_at_work(&words)
+    };
+    for line in [
+        "git daemon --reuseaddr",
+        "/usr/bin/git -C /src fsmonitor--daemon run",
+        "/usr/lib/git-core/git-daemon --base-path=/src",
+        "git-credential-cache--daemon /run/socket",
+        "ssh-agent",
+        "",
+    ] {
+        assert!(!is_at_work(line), "{line}");
+    }
+    for line in [
+        "git -C /src/mydaemon pack-refs --all",
+        "git -C daemon gc",
+        "git --git-dir=/src/daemon -c a.b=daemon update-ref refs/heads/daemon x",
+        "git commit -m daemon",
+        "git-upload-pack /src/daemon",
+        "git",
+    ] {
+        assert!(is_at_work(line), "{line}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_taken_anew_is_not_removed_for_the_one_before() {
+    let (_guard, top) = temp();
+    let lock = top.join("main.lock");
+    fs::write(&lock, "").unwrap();
+    let dead = locks::stamp_of(&lock).unwrap().unwrap();
+    // Another file by its inode: the old one is still there.
+    fs::rename(&lock, top.join("old")).unwrap();
+    fs::write(&lock, "held").unwrap();
+    assert!(!locks::remove_if_as(&lock, &dead).unwrap());
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "held");
+    let held = locks::stamp_of(&lock).unwrap().unwrap();
+    assert!(locks::remove_if_as(&lock, &held).unwrap());
+    assert_eq!((lock.exists(), locks::stamp_of(&lock).unwrap()), (false, None));
+}

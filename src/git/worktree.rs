@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Answer, Ending, GitError, Repository, finish, joined, surrounded};
+use super::{Answer, DURABLE, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -19,6 +19,9 @@ const COMMITS_ASKED: usize = 500;
 
 /// How often git is run again that stumbled over a work tree of somebody else's.
 const TRIES_MAX: u32 = 100;
+
+/// For what takes a moment, or writes: it is not ended in the middle.
+const UNDISTURBED: &dyn Fn() -> bool = &|| false;
 
 /// Where a directory is, as git sees it.
 #[derive(Debug)]
@@ -101,7 +104,8 @@ fn is_nowhere(answer: &Answer) -> bool {
 /// # Errors
 /// See [`GitError`].
 pub(crate) fn exists(common_dir: &Path, name: &str) -> Result<bool, GitError> {
-    Ok(ask_of(common_dir, &["show-ref", "--verify", "--quiet", name])?.found()?.is_some())
+    let words = ["show-ref", "--verify", "--quiet", name];
+    Ok(ask_of(common_dir, &words, UNDISTURBED)?.found()?.is_some())
 }
 
 /// Makes a work tree at `path`, on a new branch, from a commit that is given by its id. git holds `lock`
@@ -174,7 +178,7 @@ pub(crate) fn delete_branch(
     let Some(now) = is_at()? else { return Ok(true) };
     let Some(commit) = commit.filter(|commit| *commit == now) else { return Ok(false) };
     let words = ["for-each-ref", "--format=%(worktreepath)", &name];
-    let places = ask_of(common_dir, &words)?.success()?;
+    let places = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
     if let Some(place) = lines(&places).next() {
         return Err(GitError::failed(format!("{branch} is checked out in {place}")));
     }
@@ -300,11 +304,12 @@ pub(crate) fn tips(
     common_dir: &Path,
     branch: &str,
     git_dir: Option<&Path>,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Tips, GitError> {
     let branch = format!("refs/heads/{branch}");
     let verify = |git_dir: &Path, name: &str| {
         commit_of(&["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")], |words| {
-            ask_of(git_dir, words)
+            ask_of(git_dir, words, is_cancelled)
         })
     };
     let mut tips = Tips::default();
@@ -313,17 +318,19 @@ pub(crate) fn tips(
     }
     let mut log = Vec::new();
     if tips.branch.is_some() {
-        log.extend(log_of(common_dir, &branch, true)?);
+        log.extend(log_of(common_dir, &branch, true, is_cancelled)?);
     }
     // A half-made one may have no HEAD yet.
     if let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) {
         tips.head = verify(git_dir, "HEAD")?;
-        log.extend(log_of(git_dir, "HEAD", tips.head.is_some())?);
+        log.extend(log_of(git_dir, "HEAD", tips.head.is_some(), is_cancelled)?);
         let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
-        let words = [&["for-each-ref", "--format=%(objecttype) %(objectname)"][..], &own].concat();
-        let refs = ask_of(git_dir, &words)?.success()?;
+        // An annotated tag leads to its commit.
+        let format = "--format=%(objecttype) %(objectname)%0a%(*objecttype) %(*objectname)";
+        let words = [&["for-each-ref", format][..], &own].concat();
+        let refs = ask_of(git_dir, &words, is_cancelled)?.success()?;
         log.extend(lines(&refs).filter_map(|line| line.strip_prefix("commit ").map(str::to_owned)));
-        log.extend(begun(git_dir)?);
+        log.extend(begun(git_dir, is_cancelled)?);
     }
     log.sort_unstable();
     log.dedup();
@@ -333,10 +340,10 @@ pub(crate) fn tips(
 
 /// The commits that what has begun and not ended in a work tree leads to, and those that the last command of
 /// that kind has left: the other side of a merge, what a rebase has put aside.
-fn begun(git_dir: &Path) -> Result<Vec<String>, GitError> {
+fn begun(git_dir: &Path, is_cancelled: &dyn Fn() -> bool) -> Result<Vec<String>, GitError> {
     let names = ["ORIG_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH"];
     let words = [&["rev-parse", "--revs-only", "--quiet"][..], &names].concat();
-    let output = ask_of(git_dir, &words)?.success()?;
+    let output = ask_of(git_dir, &words, is_cancelled)?.success()?;
     let mut commits: Vec<String> = lines(&output).map(str::to_owned).collect();
     let files = [
         // A merge of several has a line for each.
@@ -357,17 +364,23 @@ fn begun(git_dir: &Path) -> Result<Vec<String>, GitError> {
     // git does not keep them from being collected: some may be no more.
     let words = ["rev-list", "--no-walk", "--ignore-missing"].into_iter();
     let words: Vec<&str> = words.chain(commits.iter().map(String::as_str)).chain(["--"]).collect();
-    let there = ask_of(git_dir, &words)?.success()?;
+    let there = ask_of(git_dir, &words, is_cancelled)?.success()?;
     Ok(lines(&there).map(str::to_owned).collect())
 }
 
 /// Every commit that a ref or HEAD has been at, as far as git remembers.
-fn log_of(git_dir: &Path, name: &str, is_born: bool) -> Result<Vec<String>, GitError> {
-    if ask_of(git_dir, &["reflog", "exists", name])?.found()?.is_none() {
+fn log_of(
+    git_dir: &Path,
+    name: &str,
+    is_born: bool,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Vec<String>, GitError> {
+    if ask_of(git_dir, &["reflog", "exists", name], is_cancelled)?.found()?.is_none() {
         return Ok(Vec::new());
     }
     if is_born {
-        let commits = ask_of(git_dir, &["rev-list", "--walk-reflogs", name, "--"])?.success()?;
+        let commits = ask_of(git_dir, &["rev-list", "--walk-reflogs", name, "--"], is_cancelled)?
+            .success()?;
         return Ok(lines(&commits).map(str::to_owned).collect());
     }
     // git does not walk the log of a HEAD that is at no commit now. Each line begins with the commit that
@@ -390,6 +403,7 @@ pub(crate) fn only_led_to_by(
     common_dir: &Path,
     own: &str,
     commits: &[String],
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<String>, GitError> {
     let mut lone: Vec<String> = Vec::new();
     // What an earlier removal wrote does not count: each commit is led to by a ref that is looked for.
@@ -399,7 +413,7 @@ pub(crate) fn only_led_to_by(
         words.extend(part.iter().map(String::as_str));
         // A branch of another run does not count: it may be removed at the same moment.
         words.extend(["--not", "--exclude=refs/heads/turnpoint/*", &own, "--all", "--"]);
-        let found = ask_of(common_dir, &words)?.success()?;
+        let found = ask_of(common_dir, &words, is_cancelled)?.success()?;
         let found: std::collections::HashSet<&str> = lines(&found).collect();
         lone.extend(part.iter().filter(|commit| found.contains(commit.as_str())).cloned());
     }
@@ -410,7 +424,7 @@ pub(crate) fn only_led_to_by(
     for part in lone.chunks(COMMITS_ASKED) {
         let words = ["merge-base", "--independent"].into_iter();
         let words: Vec<&str> = words.chain(part.iter().map(String::as_str)).collect();
-        let found = ask_of(common_dir, &words)?.success()?;
+        let found = ask_of(common_dir, &words, is_cancelled)?.success()?;
         last.extend(lines(&found).map(str::to_owned));
     }
     Ok(last)
@@ -420,22 +434,28 @@ pub(crate) fn only_led_to_by(
 ///
 /// # Errors
 /// See [`GitError`].
-pub(crate) fn count_since(common_dir: &Path, base: &str, tips: &[&str]) -> Result<u64, GitError> {
+pub(crate) fn count_since(
+    common_dir: &Path,
+    base: &str,
+    tips: &[&str],
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<u64, GitError> {
     if tips.is_empty() {
         return Ok(0);
     }
     let words = [&["rev-list", "--count"], tips, &["--not", base, "--"]].concat();
-    let count = ask_of(common_dir, &words)?.success()?;
+    let count = ask_of(common_dir, &words, is_cancelled)?.success()?;
     let count = lines(&count).next().and_then(|count| count.parse().ok());
     count.ok_or_else(|| GitError::failed("it did not count commits"))
 }
 
-/// Makes a ref that leads to a commit.
+/// Makes a ref that leads to a commit. The names of files are not durable yet: git does not wait for these.
 ///
 /// # Errors
 /// See [`GitError`]; that there is such a ref is one.
 pub(crate) fn keep(common_dir: &Path, name: &str, commit: &str) -> Result<(), GitError> {
-    ask_of(common_dir, &["update-ref", "--no-deref", name, commit, ""])?.success().map(drop)
+    let words = [&DURABLE[..], &["update-ref", "--no-deref", name, commit, ""]].concat();
+    ask_of(common_dir, &words, UNDISTURBED)?.success().map(drop)
 }
 
 /// The refs below `prefix`, each with the commit it leads to.
@@ -447,7 +467,7 @@ pub(crate) fn kept_refs(
     prefix: &str,
 ) -> Result<Vec<(String, String)>, GitError> {
     let words = ["for-each-ref", "--format=%(refname) %(objectname)", prefix];
-    let refs = ask_of(common_dir, &words)?.success()?;
+    let refs = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
     let pair = |line: &str| line.split_once(' ').map(|(name, id)| (name.to_owned(), id.to_owned()));
     Ok(lines(&refs).filter_map(pair).collect())
 }
@@ -490,13 +510,17 @@ fn ask(
 }
 
 /// Asks git about the repository, or the work tree, of which `git_dir` is kept.
-fn ask_of(git_dir: &Path, words: &[&str]) -> Result<Answer, GitError> {
+fn ask_of(
+    git_dir: &Path,
+    words: &[&str],
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Answer, GitError> {
     let command = || {
         let mut command = surrounded(git_dir);
         command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
         command
     };
-    answered(command, git_dir, &|| false)
+    answered(command, git_dir, is_cancelled)
 }
 
 /// Asks git, again where it stumbled over a work tree that somebody makes or removes at this moment.

@@ -1,17 +1,18 @@
 //! Removing the work tree of a run once everything in it is held.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::making::leave;
 use super::{LeftOut, RemoveOptions, RunContent, failed};
 use crate::disk::{self, Dir, Extent, Lock};
-use crate::error::{IsolationError, Result};
+use crate::error::{Error, IsolationError, Result};
 use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
 use crate::id::RunId;
 use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
-use crate::path::RelPath;
+use crate::path::{RelPath, at_or_below};
 use crate::runs::{RunRecord, RunState, place};
 use crate::settings::is_version_control;
 
@@ -62,9 +63,9 @@ impl Kept {
         self.tips.branch
     }
 
-    /// Whether commits and index are as they were then.
+    /// Whether commits and index are as they were then, and git says the same of the files.
     pub(crate) fn is_as(&self, then: &Self) -> bool {
-        self.tips == then.tips && self.index == then.index
+        self.tips == then.tips && self.index == then.index && self.status == then.status
     }
 }
 
@@ -95,9 +96,16 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         None if record.state == RunState::Removing && administration.is_some() => {
             Stage::HalfRemoved
         }
-        None => return Err(IsolationError::Unknown { path }.into()),
+        None => return Err(unknown(record)),
     };
     Ok(Found { stage, administration })
+}
+
+/// That git does not know what is in the place of a work tree.
+pub(crate) fn unknown(record: &RunRecord) -> Error {
+    let is_begun = record.state == RunState::Removing;
+    let kept = record.kept.clone().filter(|_| is_begun);
+    IsolationError::Unknown { path: record.path(), kept }.into()
 }
 
 /// Refuses a work tree that somebody is at work in, or that a person has locked.
@@ -117,16 +125,13 @@ pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Removes the locks that a killed git has left on the refs of a run, and where our own was killed in the
-/// middle, on those of the repository. Returns the removed ones.
+/// Removes the locks that a killed git has left on the refs of a run. Returns the removed ones.
 ///
 /// # Errors
-/// [`IsolationError::RefLocked`] where a lock of the run's refs may be somebody's.
+/// [`IsolationError::RefLocked`] where one of them may be somebody's.
 pub(crate) fn clear_locks(record: &RunRecord) -> Result<Vec<PathBuf>> {
     let refs = [format!("refs/heads/{}", record.branch())];
-    let was_killed = matches!(record.state, RunState::Making | RunState::Removing);
-    let (removed, in_the_way) =
-        git::clear_locks(&record.repository, &refs, &own_refs(record), was_killed)?;
+    let (removed, in_the_way) = git::clear_locks(&record.repository, &refs, &own_refs(record))?;
     match in_the_way {
         Some(RefLock { path, processes }) => {
             Err(IsolationError::RefLocked { path, processes }.into())
@@ -152,17 +157,29 @@ pub(crate) fn runs_with_refs(common_dir: &Path) -> Result<HashSet<RunId>> {
     Ok(refs.iter().filter_map(|(name, _)| run(name)).collect())
 }
 
-/// What is in the work tree of a run. `None` where there is none, or git does not know it.
+/// What is in the work tree of a run. `None` where there is none, or git does not know it, or something of it
+/// cannot be read.
+///
+/// # Errors
+/// [`Error::Cancelled`] alone: what nobody can say of one run is no reason to say nothing of the others.
 pub(crate) fn content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunContent>> {
+    match read_content(record, monitor) {
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        content => Ok(content.ok().flatten()),
+    }
+}
+
+fn read_content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunContent>> {
     let options = RemoveOptions { discard: true, ..RemoveOptions::default() };
-    let Ok(found) = find(record) else { return Ok(None) };
-    let (Stage::Whole(_), Ok(kept)) = (&found.stage, look(record, &found, &options, monitor))
-    else {
+    let found = find(record)?;
+    if !found.stage.is_whole() {
         return Ok(None);
-    };
+    }
+    let kept = look(record, &found, &options, monitor)?;
     let tips: Vec<&str> =
         kept.tips.branch.iter().chain(&kept.tips.head).map(String::as_str).collect();
-    let commits = git::count_since(&record.repository, &record.commit, &tips);
+    let commits =
+        git::count_since(&record.repository, &record.commit, &tips, &|| monitor.is_cancelled());
     let commits = commits.map_err(failed("count commits"))?;
     let place = Dir::open(&place(&record.top))?;
     let bytes = disk::extent(&place, record.id.to_string().as_bytes())?.bytes;
@@ -222,7 +239,7 @@ pub(crate) fn look(
         return Err(IsolationError::Unfinished { path: record.path(), what }.into());
     }
     let git_dir = found.administration.as_ref().map(|it| it.git_dir.as_path());
-    let tips = git::tips(&record.repository, &record.branch(), git_dir)
+    let tips = git::tips(&record.repository, &record.branch(), git_dir, &is_cancelled)
         .map_err(failed("look for commits"))?;
     Ok(Kept { status, tips, index })
 }
@@ -233,7 +250,12 @@ pub(crate) fn look(
 ///
 /// # Errors
 /// What git says.
-pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec<String>> {
+pub(crate) fn keep(
+    record: &RunRecord,
+    found: &Found,
+    kept: &Kept,
+    monitor: &dyn Monitor,
+) -> Result<Vec<String>> {
     let common_dir = &record.repository;
     let prefix = own_refs(record);
     let Tips { branch, head, log } = &kept.tips;
@@ -241,7 +263,7 @@ pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec
     let mut commits: Vec<String> = branch.iter().chain(head).chain(log).cloned().collect();
     commits.sort_unstable();
     commits.dedup();
-    let lone = git::only_led_to_by(common_dir, &prefix, &commits);
+    let lone = git::only_led_to_by(common_dir, &prefix, &commits, &|| monitor.is_cancelled());
     for commit in lone.map_err(failed("look for commits"))? {
         let name = if branch.as_ref() == Some(&commit) {
             "branch"
@@ -277,11 +299,27 @@ pub(crate) fn keep(record: &RunRecord, found: &Found, kept: &Kept) -> Result<Vec
     Ok(refs.into_keys().collect())
 }
 
+/// Makes durable what the refs of a run lead to, and these: git waits for neither, nor did the command that made
+/// the commits.
+///
+/// # Errors
+/// [`Error::Io`].
+///
+/// Cost: where there are such refs, the writing of all that waits to be written on the file system.
+pub(crate) fn make_durable(record: &RunRecord) -> Result<()> {
+    if record.refs.is_empty() {
+        return Ok(());
+    }
+    // Objects may be kept on another one.
+    let places = [record.repository.clone(), record.repository.join("objects")];
+    places.iter().try_for_each(|place| disk::sync_file_system(&Dir::open(place)?))
+}
+
 /// The repositories of submodules that git keeps with the work tree, whose commits may be nowhere else:
 /// they go with it, also where the files of the submodule are gone.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
     let Some(administration) = &found.administration else { return Ok(Vec::new()) };
     let all = administration.git_dir.join("modules");
@@ -298,7 +336,7 @@ pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
 /// not ignore: each with the reason.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn not_held(
     record: &RunRecord,
     entries: &[Entry],
@@ -306,6 +344,7 @@ pub(crate) fn not_held(
     options: &RemoveOptions,
 ) -> Result<Vec<(RelPath, String)>> {
     let top = Dir::open(&record.path())?;
+    let named = LazyCell::new(|| entries.iter().map(|entry| &entry.path).collect());
     let mut left = Vec::new();
     for entry in entries {
         let path = &entry.path;
@@ -327,7 +366,7 @@ pub(crate) fn not_held(
                     }
                     _ => kept.status.spares(path, !options.ignored),
                 };
-                let is_rest_spared = rest == 0 || (!options.ignored && !hides(entries, kept, path));
+                let is_rest_spared = rest == 0 || (!options.ignored && !hides(&named, kept, path));
                 if is_spared && is_rest_spared {
                     continue;
                 }
@@ -343,8 +382,7 @@ pub(crate) fn not_held(
 
 /// Whether one of the names that have no entry because there are too many of them, those of the same directory
 /// after `last`, has something in it that only the work tree has.
-fn hides(entries: &[Entry], kept: &Kept, last: &RelPath) -> bool {
-    let named: HashSet<&RelPath> = entries.iter().map(|entry| &entry.path).collect();
+fn hides(named: &HashSet<&RelPath>, kept: &Kept, last: &RelPath) -> bool {
     let directory = last.parent().unwrap_or_default();
     let is_without_entry = |path: &RelPath| {
         let mut at = Some(path.clone());
@@ -356,32 +394,43 @@ fn hides(entries: &[Entry], kept: &Kept, last: &RelPath) -> bool {
         }
         true
     };
-    let mut differing = kept.status.differing().iter();
-    differing.any(|path| path.is_at_or_below(&directory) && is_without_entry(path))
+    let differing = kept.status.differing();
+    at_or_below(differing, &directory, |path| path).any(|index| is_without_entry(&differing[index]))
 }
 
 /// What a removal leaves out: what git ignores, and `given_up`.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn left_out(
     record: &RunRecord,
     entries: &[Entry],
     kept: &Kept,
     given_up: Vec<(RelPath, String)>,
 ) -> Result<LeftOut> {
-    let omitted = |entry: &Entry| match entry.kind {
-        EntryKind::Omitted { rest, .. } => Some((entry.path.clone(), rest)),
-        _ => None,
-    };
-    let omitted: Vec<(RelPath, u64)> = entries.iter().filter_map(omitted).collect();
-    let is_left = |path: &&RelPath| {
-        let is_there = |(other, rest): &(RelPath, u64)| {
-            let is_one_of_rest = *rest > 0 && other < *path && other.parent() == path.parent();
-            other.is_at_or_below(path) || path.is_at_or_below(other) || is_one_of_rest
+    let mut omitted: Vec<&RelPath> = Vec::new();
+    // The last names that have an entry, by their directory.
+    let mut last: HashMap<RelPath, &RelPath> = HashMap::new();
+    for Entry { path, kind, .. } in entries {
+        let EntryKind::Omitted { rest, .. } = kind else { continue };
+        omitted.push(path);
+        if *rest > 0 {
+            last.insert(path.parent().unwrap_or_default(), path);
+        }
+    }
+    omitted.sort_unstable();
+    let is_omitted = |path: &RelPath| {
+        let is_one = |path: &RelPath| omitted.binary_search(&path).is_ok();
+        let is_one_of_rest = || {
+            let last = last.get(&path.parent().unwrap_or_default());
+            last.is_some_and(|last| *last < path)
         };
-        let is_named = given_up.iter().any(|(other, _)| path.is_at_or_below(other));
-        !is_named && omitted.iter().any(is_there)
+        at_or_below(&omitted, path, |path| *path).next().is_some()
+            || path.ancestors().any(|above| is_one(&above))
+            || is_one_of_rest()
+    };
+    let is_left = |path: &&RelPath| {
+        !given_up.iter().any(|(other, _)| path.is_at_or_below(other)) && is_omitted(path)
     };
     let ignored: Vec<&RelPath> = kept.status.ignored().iter().filter(is_left).collect();
     measured(record, ignored.into_iter(), given_up)
@@ -391,7 +440,7 @@ pub(crate) fn left_out(
 /// of what is left.
 ///
 /// # Errors
-/// [`crate::Error::Io`].
+/// [`Error::Io`].
 pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
     let Some(administration) = &found.administration else { return Ok(()) };
     git::lead_back(administration, &record.path())

@@ -191,7 +191,7 @@ fn plan_in(
     protected.extend(journal::needed_by_journals(&access.layout)?);
     let (now, zone) = (Timestamp::now(), Zone::local());
     let mut outcome = PruneOutcome::default();
-    let (mut has_safety, mut has_command) = (false, false);
+    let (mut has_safety, mut of_commands) = (false, HashSet::new());
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
         let mut chosen = match going {
@@ -211,7 +211,8 @@ fn plan_in(
         has_safety |= chosen.iter().any(|id| safety.contains(id));
         let goes: HashSet<&CheckpointId> = chosen.iter().collect();
         let is_of_command = |row: &CheckpointRow| row.trigger == Trigger::EXEC;
-        has_command |= rows.iter().any(|row| is_of_command(row) && goes.contains(&row.id));
+        let dropped = rows.iter().filter(|row| is_of_command(row) && goes.contains(&row.id));
+        of_commands.extend(dropped.map(|row| row.id.clone()));
         outcome.pruned.extend(chosen);
     }
     // A session that is deleted goes as a whole. Else few prunes concern a safety checkpoint, and only
@@ -220,8 +221,8 @@ fn plan_in(
         leave_links(&mut outcome.pruned, &tx.taken_back()?);
     }
     // Nor does the end of each turn look at all runs.
-    if has_command && matches!(going, Going::Rule(_)) {
-        let begun = Runs::new(&access.layout).beginnings()?;
+    if !of_commands.is_empty() && matches!(going, Going::Rule(_)) {
+        let begun = Runs::new(&access.layout).all_beginnings()?.unwrap_or(of_commands);
         outcome.pruned.retain(|id| !begun.contains(id));
     }
     outcome.kept -= outcome.pruned.len() as u64;

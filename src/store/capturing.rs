@@ -223,7 +223,7 @@ fn look_and_hold(
 }
 
 /// What is ignored or excluded.
-fn left_out_by_rule(walked: &Walked) -> Vec<RelPath> {
+pub(super) fn left_out_by_rule(walked: &Walked) -> Vec<RelPath> {
     let is_by_rule = |what: &What| {
         let What::Omitted { reason, .. } = what else { return false };
         matches!(reason, OmitReason::Ignored | OmitReason::Excluded)

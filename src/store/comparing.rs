@@ -21,8 +21,11 @@ use crate::manifest::{
 use crate::monitor::{Monitor, Phase};
 use crate::path::{RelPath, at_or_below};
 use crate::settings::ScopeSettings;
-use crate::store::capturing::{Purpose, home_directory, look_for_foundation, open_workspace};
+use crate::store::capturing::{
+    Purpose, home_directory, left_out_by_rule, look_for_foundation, open_workspace,
+};
 use crate::store::{Store, open_root};
+use crate::walk::Detail;
 use crate::workspaces::StatCache;
 
 /// How to compare.
@@ -148,12 +151,25 @@ impl Store {
         options: &CompareOptions,
         monitor: &dyn Monitor,
     ) -> Result<Comparison> {
+        self.compare_all_with_disk(before, path, options, false, monitor).map(|(found, _)| found)
+    }
+
+    /// As [`Store::compare_with_disk`], with `ignored` also of what is ignored or excluded. Returns what is on
+    /// the disk, too.
+    pub(super) fn compare_all_with_disk(
+        &self,
+        before: &CheckpointId,
+        path: &Path,
+        options: &CompareOptions,
+        ignored: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<(Comparison, Vec<Entry>)> {
         let access = self.enter_for(&before.session, monitor)?;
         let old = self.reading(&before.session, monitor)?.require(before)?.0;
         let home = home_directory();
         let (home, force, chosen) = (home.as_deref(), options.force, options.workspace);
         let open = open_workspace(&access, path, force, home, chosen, Purpose::Look, monitor)?;
-        let (then, held) = look(&access, &open, &old.tree, &options.scope, monitor)?;
+        let (then, held) = look(&access, &open, &old.tree, &options.scope, ignored, monitor)?;
         monitor.phase(Phase::Plan, None);
         let now: Vec<Entry> = held.entries.into_iter().map(|cached| cached.entry).collect();
         let changes = selected(differences(&then, &now), options);
@@ -169,7 +185,8 @@ impl Store {
             omitted: held.counts.omitted,
         };
         let (problems, problem_count) = (held.problems, held.problem_count);
-        Ok(Comparison { before: Compared::of(&old), after, changes, problems, problem_count })
+        let before = Compared::of(&old);
+        Ok((Comparison { before, after, changes, problems, problem_count }, now))
     }
 
     /// The content of a file or symlink of a checkpoint, to be compared line by line. What is longer than
@@ -219,6 +236,7 @@ fn look(
     open: &OpenWorkspace,
     tree: &Tree,
     scope: &ScopeSettings,
+    ignored: bool,
     monitor: &dyn Monitor,
 ) -> Result<(Vec<Entry>, Held)> {
     let mut base = look_for_foundation(access, open)?.base;
@@ -227,7 +245,11 @@ fn look(
         base.cache = cache.filter(|cache| cache.header == base.described(access.store));
     }
     let known = base.as_ref().and_then(|base| base.cache.as_ref()).map(|cache| &cache.tree);
-    let observation = capture::only_look(access, open, scope, known, monitor)?;
+    let detail = if ignored { Detail::All } else { Detail::Changes };
+    let mut observation = capture::only_look(access, open, scope, known, detail, monitor)?;
+    if ignored {
+        observation.walked.force(&left_out_by_rule(&observation.walked), monitor)?;
+    }
     // Before the present is hashed: that takes the base's entries out of the cache.
     let then = capture::entries_of(access, tree, base.as_ref())?;
     let so_far = &mut ReadSoFar::default();

@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::CheckpointState;
 use crate::disk::{self, Dir, LockKind};
 use crate::error::Result;
-use crate::id::{RunId, WorkspaceId};
+use crate::id::{CheckpointId, RunId, WorkspaceId};
 use crate::isolate;
 use crate::monitor::Monitor;
 use crate::runs::RunRecord;
@@ -62,20 +63,28 @@ impl Store {
         let sessions: BTreeSet<_> = without.iter().map(|record| &record.session).collect();
         sessions.into_iter().try_for_each(|session| adopt_own(&access, session))?;
         let (runs, workspaces) = (self.remembered_runs(), self.remembered_workspaces());
-        let known = workspaces.survey()?.known;
+        let survey = workspaces.survey()?;
+        let kept =
+            |id: &CheckpointId| access.index.read("look for a checkpoint", |tx| tx.checkpoint(id));
         let mut forgotten = 0;
         for record in without {
             let path = record.path();
-            let own = known.iter().find(|workspace| workspace.root() == Some(path.as_path()));
-            let is_held = match own {
-                Some(own) => {
-                    let all = access
-                        .index
-                        .read("list checkpoints", |tx| tx.checkpoints_of_workspace(own.id))?;
-                    !all.is_empty()
-                }
+            let own =
+                survey.known.iter().find(|workspace| workspace.root() == Some(path.as_path()));
+            let has_checkpoints = match own {
+                Some(own) => !access
+                    .index
+                    .read("list checkpoints", |tx| tx.checkpoints_of_workspace(own.id))?
+                    .is_empty(),
                 None => false,
             };
+            // Where the file of its workspace cannot be read, what holds the work may be there all the same.
+            let is_held = has_checkpoints
+                || (own.is_none() && !survey.unreadable.is_empty())
+                || match &record.kept {
+                    Some(id) => kept(id)?.is_some_and(|row| row.state == CheckpointState::Live),
+                    None => false,
+                };
             if is_held {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::capture::CaptureOutcome;
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
 use crate::disk::Lock;
@@ -11,6 +12,7 @@ use crate::error::{BadFile, Error, IsolationError, Result};
 use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
 use crate::isolate::{self, LeftOut, RemoveOptions, RemovedRun, RunContent, Stage};
 use crate::limits;
+use crate::manifest::Entry;
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::runs::{Holds, RunRecord, RunState};
@@ -51,7 +53,8 @@ pub struct RunSummary {
     pub kept: Option<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
-    /// What is in its work tree; `None` where there is none, or git does not know it.
+    /// What is in its work tree; `None` where there is none, or git does not know it, or something of it cannot
+    /// be read.
     pub content: Option<RunContent>,
 }
 
@@ -89,6 +92,8 @@ pub struct PrunedRuns {
     pub kept: Vec<(RunId, KeptRun)>,
     /// How many that had been removed are forgotten now: nothing was left of them.
     pub forgotten: u64,
+    /// Records of whatever repository that cannot be understood: nothing is done about their runs.
+    pub unreadable: Vec<BadFile>,
 }
 
 /// Why a run is not due to be removed.
@@ -187,8 +192,9 @@ impl Store {
             held = self.hold(record, &found, options, monitor)?;
             // That took a while.
             isolate::refuse_busy(record, &found)?;
+            // The record says that they lead there, and it is durable.
+            isolate::make_durable(record)?;
             record.state = RunState::Removing;
-            record.holds = Some(Holds { ignored: options.ignored, all: !options.discard });
             self.remembered_runs().write(record)?;
         }
         let Held { branch, left_out } = held;
@@ -221,31 +227,43 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<Held> {
         let path = record.path();
-        for look in 0..limits::REMOVAL_LOOKS_MAX {
+        // What an earlier removal began to hold this one goes on holding.
+        let ignored = options.ignored || record.holds.is_some_and(|holds| holds.ignored);
+        let options = &RemoveOptions { ignored, ..options.clone() };
+        let mut may_be_held = record.state == RunState::Removing;
+        for _ in 0..limits::REMOVAL_LOOKS_MAX {
             let seen = isolate::look(record, found, options, monitor)?;
-            record.refs = isolate::keep(record, found, &seen)?;
+            record.refs = isolate::keep(record, found, &seen, monitor)?;
             let mut left = isolate::submodules(found)?;
-            let is_held =
-                !found.stage.is_whole() || (look == 0 && self.is_held(record, options, monitor)?);
-            if is_held {
-                if !left.is_empty() && !options.discard {
-                    return Err(IsolationError::NotHeld { path, left }.into());
+            if !found.stage.is_whole() {
+                if !matches!(found.stage, Stage::Gone) {
+                    return Err(isolate::unknown(record));
                 }
+                refuse_lost(&path, &left, options)?;
                 return Ok(Held { branch: seen.branch(), ..Held::default() });
             }
-            let mut capture = capture_options(record);
-            capture.scope = options.scope.before_deletion();
-            capture.ignored = options.ignored;
-            capture.if_changed = true;
-            let outcome = self.capture(&path, &capture, monitor)?;
-            let entries = self.entries(&outcome.checkpoint, &RelPath::root(), monitor)?;
-            left.extend(isolate::not_held(record, &entries, &seen, options)?);
-            if !left.is_empty() && !options.discard {
-                return Err(IsolationError::NotHeld { path, left }.into());
+            let mut held = None;
+            if may_be_held {
+                held = self.held_before(record, &seen, options, monitor)?;
+                may_be_held = held.is_some();
             }
-            record.kept = Some(outcome.checkpoint);
-            // Taken again, it finds nothing new: what was written while it was taken is in it.
-            if !outcome.created && isolate::look(record, found, options, monitor)?.is_as(&seen) {
+            let (entries, created) = if let Some(entries) = held {
+                (entries, None)
+            } else {
+                let (entries, outcome) = self.capture_all(record, options, monitor)?;
+                (entries, Some(outcome))
+            };
+            left.extend(isolate::not_held(record, &entries, &seen, options)?);
+            refuse_lost(&path, &left, options)?;
+            let is_new = created.as_ref().is_some_and(|outcome| outcome.created);
+            if let Some(outcome) = created {
+                record.kept = Some(outcome.checkpoint);
+                // Of this checkpoint alone: what is asked of a later removal may be less.
+                record.holds = Some(Holds { ignored, all: !options.discard });
+            }
+            // Taken again, it finds nothing new: what was written while it was taken is in it. What it does
+            // not hold is as it was judged.
+            if !is_new && isolate::look(record, found, options, monitor)?.is_as(&seen) {
                 let left_out = isolate::left_out(record, &entries, &seen, left)?;
                 return Ok(Held { branch: seen.branch(), left_out });
             }
@@ -253,32 +271,54 @@ impl Store {
         Err(IsolationError::Changing { path }.into())
     }
 
-    /// Whether a removal that was killed has held all that is there: it has only taken things away. What
-    /// it holds is not to be held once more without what is gone by now.
-    fn is_held(
+    /// Captures a work tree for its removal. Returns what is in the checkpoint, too.
+    fn capture_all(
         &self,
         record: &RunRecord,
         options: &RemoveOptions,
         monitor: &dyn Monitor,
-    ) -> Result<bool> {
-        let kept = record.kept.as_ref().filter(|_| record.state == RunState::Removing);
-        let Some(kept) = kept else { return Ok(false) };
+    ) -> Result<(Vec<Entry>, CaptureOutcome)> {
+        let mut capture = capture_options(record);
+        capture.scope = options.scope.before_deletion();
+        capture.ignored = options.ignored;
+        capture.if_changed = true;
+        let outcome = self.capture(&record.path(), &capture, monitor)?;
+        let entries = self.entries(&outcome.checkpoint, &RelPath::root(), monitor)?;
+        Ok((entries, outcome))
+    }
+
+    /// What is in the work tree, where a removal that was cut has held all of it: it has only taken things
+    /// away. What it holds is not to be held once more without what is gone by now.
+    fn held_before(
+        &self,
+        record: &RunRecord,
+        seen: &isolate::Kept,
+        options: &RemoveOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Vec<Entry>>> {
+        let Some(kept) = &record.kept else { return Ok(None) };
         // More may be asked of this removal than of that one.
         let is_enough = record.holds.is_some_and(|holds| {
             (holds.ignored || !options.ignored) && (holds.all || options.discard)
         });
         let mut compare = CompareOptions { renames: false, ..CompareOptions::default() };
         compare.scope = options.scope.before_deletion();
-        let found = self.compare_with_disk(kept, &record.path(), &compare, monitor)?;
+        let (path, ignored) = (record.path(), options.ignored);
+        let (found, entries) =
+            self.compare_all_with_disk(kept, &path, &compare, ignored, monitor)?;
         let is_gone = |change: &Change| change.kind == ChangeKind::Deleted;
         if is_enough && found.problem_count == 0 && found.changes.iter().all(is_gone) {
-            return Ok(true);
+            // What no checkpoint can hold is no change to it: it may have come since.
+            let left = isolate::not_held(record, &entries, seen, options)?;
+            if left.is_empty() || options.discard {
+                return Ok(Some(entries));
+            }
         }
         // Somebody has worked there since, or more is to be held. Of this workspace only the newest
         // checkpoint is safe from retention.
         let note = format!("what was in run {} when its removal began", record.id);
         self.pin(kept, Some(&note), monitor)?;
-        Ok(false)
+        Ok(None)
     }
 
     fn log_removal(&self, record: &RunRecord, left_out: &LeftOut, monitor: &dyn Monitor) {
@@ -386,13 +426,13 @@ impl Store {
         options: &RemoveOptions,
         monitor: &dyn Monitor,
     ) -> Result<PrunedRuns> {
-        let (records, _) = self.runs_of(directory, monitor)?;
+        let (records, unreadable) = self.runs_of(directory, monitor)?;
         let (runs, now) = (self.remembered_runs(), Timestamp::now());
         let workspaces: BTreeSet<WorkspaceId> = records.iter().map(|it| it.workspace).collect();
         if !dry_run {
             workspaces.into_iter().try_for_each(|workspace| runs.remove_stray_locks(workspace))?;
         }
-        let mut pruned = PrunedRuns::default();
+        let mut pruned = PrunedRuns { unreadable, ..PrunedRuns::default() };
         let is_removed = |record: &RunRecord| record.state == RunState::Removed;
         let (removed, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_removed);
         if let Some(first) = removed.first().filter(|_| !dry_run) {
@@ -430,4 +470,12 @@ impl Store {
         }
         Ok(pruned)
     }
+}
+
+/// Refuses to lose what is `left`, unless it is given up.
+fn refuse_lost(path: &Path, left: &[(RelPath, String)], options: &RemoveOptions) -> Result<()> {
+    if left.is_empty() || options.discard {
+        return Ok(());
+    }
+    Err(IsolationError::NotHeld { path: path.to_owned(), left: left.to_vec() }.into())
 }

@@ -93,3 +93,36 @@ fn content_is_durable_before_its_names_and_these_before_the_manifest_and_nothing
     ];
     assert_eq!(barriers_of_a_capture(&program), changed);
 }
+
+/// git waits neither for the objects of a commit nor for refs.
+#[test]
+fn commits_are_durable_before_a_record_says_that_they_are_held() {
+    let program = crate::worktree::program();
+    let script = "echo 1 > one; git add one; git commit -qm one; \
+                  echo staged > a.txt; git add a.txt; echo later > a.txt";
+    crate::worktree::exec(&program, &[], script).ok();
+    let (id, _) = crate::worktree::only(&program);
+    let trace = program.root().join("trace");
+    let calls = "trace=execve,syncfs,rename,renameat,renameat2";
+    let wrapper = ["strace", "-f", "-y", "-s", "300", "-o", trace.to_str().unwrap(), "-e", calls];
+    run(&mut program.under(&wrapper, ["worktree", "remove", &id, "--yes"])).ok();
+    let trace = fs::read_to_string(trace).unwrap();
+    let places = |what: &[&str]| -> Vec<usize> {
+        let lines = trace.lines().enumerate();
+        let found = lines.filter(|(_, line)| what.iter().all(|text| line.contains(text)));
+        found.map(|(place, _)| place).collect()
+    };
+    let run_to_its_end = ["execve(", ") = 0", "core.fsync=all"];
+    let written =
+        places(&[&run_to_its_end[..], &["\"update-ref\"", "refs/turnpoint/removed"]].concat());
+    assert_eq!(written.len(), 2, "of the branch and of the index\n{trace}");
+    for word in ["\"write-tree\"", "\"commit-tree\""] {
+        assert!(!places(&[&run_to_its_end[..], &[word]].concat()).is_empty(), "{trace}");
+    }
+    let common = format!("<{}>", program.workspace().join(".git").display());
+    let synced = places(&["syncfs(", &common]);
+    assert!(!synced.is_empty(), "{trace}");
+    let recorded = places(&["rename", &format!("{id}.json")]);
+    assert!(written.iter().all(|place| *place < synced[0]), "{trace}");
+    assert!(synced[0] < recorded[0], "{trace}");
+}

@@ -716,7 +716,11 @@ fn groups_below(pid: Pid) -> Vec<Pid> {
 fn prune_all(program: &Program) {
     let begun = Instant::now();
     while !runs(program, &[]).is_empty() && begun.elapsed() < Duration::from_mins(1) {
-        program.run(["worktree", "prune", "--older-than", "0s", "--json"]);
+        let pruned = program.run(["worktree", "prune", "--older-than", "0s", "--json"]);
+        if pruned.stdout.contains("packed-refs.lock") {
+            // A git that was killed has left it, and no other is at work: as the hint says.
+            fs::remove_file(program.workspace().join(".git/packed-refs.lock")).ok();
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -895,10 +899,36 @@ fn a_directory_that_git_does_not_know_is_left_alone() {
     fs::remove_file(path.join(".git")).unwrap();
     let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
     assert!(refused.stderr.contains("git does not know"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("if it was moved"), "{}", refused.stderr);
     assert!(Path::new(&path).join("made").exists());
     // One that is gone leaves what git keeps of it.
     fs::remove_dir_all(&path).unwrap();
     program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+}
+
+/// git goes on where it could not delete something, and forgets the work tree.
+#[test]
+fn what_git_could_not_delete_is_named_with_what_holds_it() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    let (id, path) = only(&program);
+    let git = git_that(
+        &program,
+        "*worktree\\ remove*",
+        "eval tree=\\${$#}; rm -r \"$tree/.git\"; \
+        rm -r \"$($git rev-parse --git-common-dir)/worktrees\"; exit 128",
+    );
+    run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    let kept = &runs(&program, &[])[0]["kept"];
+    let held =
+        format!("{}:{} holds what was in it", kept["session"].as_str().unwrap(), kept["seq"]);
+    assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+    assert_eq!(cat(&program, kept, "made"), b"made\n");
+    // As the hint says.
+    fs::remove_dir_all(path).unwrap();
+    program.run(["worktree", "prune"]).ok();
     assert_cleared(&program);
 }
 
@@ -989,6 +1019,14 @@ fn a_commit_left_by_a_head_that_is_at_none_is_led_to() {
                   git rev-parse HEAD && git checkout -q --orphan empty && exit 1";
     let commit = exec(&program, &[], script).exits(1).stdout;
     assert_eq!(led_to(&program)[..1], [commit.trim_end()]);
+    assert_cleared(&program);
+    // By an annotated tag that only the work tree has.
+    let script = "git checkout -q --detach && echo 2 > two && git add two && git commit -qm two && \
+                  git tag -a -m x x && git update-ref refs/worktree/x refs/tags/x && \
+                  git tag -d x > /dev/null && git rev-parse HEAD && git checkout -q HEAD~ && \
+                  rm -r \"$(git rev-parse --git-dir)/logs\" && exit 1";
+    let commit = exec(&program, &[], script).exits(1).stdout;
+    assert!(led_to(&program).iter().any(|it| it == commit.trim_end()), "{commit}");
     assert_cleared(&program);
 }
 

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::support::program::run;
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, cat, exec, ground, led_to, only, program, runs};
+use crate::worktree::{assert_cleared, cat, exec, git_that, ground, led_to, only, program, runs};
 
 #[test]
 fn what_git_ignores_is_counted_named_and_asked_about_before_it_goes() {
@@ -172,7 +174,11 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     // Old, and a git is at work in the repository.
     aged(&own, 60);
     let mut reading = program.other("git");
-    reading.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    // One that waits for others does not count; whatever else has the word in it does.
+    reading
+        .args(["-c", "user.name=daemon", "cat-file", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     let mut reading = reading.current_dir(&git_dir).spawn().unwrap();
     let json = program.run(["worktree", "remove", &id, "--yes", "--json"]).exits(3);
     let error: Value = serde_json::from_str(&json.stderr).unwrap();
@@ -197,18 +203,106 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     fs::remove_file(other).unwrap();
     assert_cleared(&program);
     assert_eq!(led_to(&program).len(), 1);
-    // The lock of all refs, where git was killed over a removal: else it is not touched.
-    exec(&program, &[], "echo 2 > two").ok();
-    let (id, _) = only(&program);
+    // The lock of all refs is left to whoever made it, however old it is.
+    exec(&program, &[], "mkdir build; echo 1 > build/x; echo 2 > two").ok();
+    let (id, path) = only(&program);
     let record = crate::worktree::find_record(&program, &id);
     aged(&shared, 60);
-    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(1);
-    assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
-    let state: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-    assert_eq!(state["state"], "removing");
-    let pruned = program.run(["worktree", "prune"]).ok();
-    assert!(pruned.stderr.contains(&format!("removed {}", shared.display())), "{}", pruned.stderr);
+    let words = [&["worktree", "remove", &id, "--yes", "--ignored"][..], &["worktree", "prune"]];
+    for (words, code) in words.into_iter().zip([1, 1]) {
+        let refused = program.run(words).exits(code);
+        assert!(refused.stderr.contains("packed-refs.lock': File exists"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("if no git is at work"), "{}", refused.stderr);
+        assert!(shared.exists() && !path.exists());
+        let text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        assert_eq!(text["state"], "removing");
+    }
+    fs::remove_file(shared).unwrap();
+    program.run(["worktree", "prune"]).ok();
+    assert_cleared(&program);
+    // The checkpoint of the first removal holds more than the second was asked for.
+    let text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    assert_eq!(text["holds"]["ignored"], true);
+    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("has what is ignored in it"), "{}", refused.stderr);
+    assert!(!program.workspace().join("build").exists());
+}
+
+/// What comes into a work tree after its removal was cut is judged as at the first time.
+#[test]
+fn what_came_since_a_removal_was_cut_is_not_lost_by_the_next() {
+    let program = program();
+    exec(&program, &[], "echo made > made; echo 1 > x.log").ok();
+    let (id, path) = only(&program);
+    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    let kept = |removed: bool| {
+        let words: &[&str] = if removed { &["--removed"] } else { &[] };
+        runs(&program, words)[0]["kept"].clone()
+    };
+    let held = kept(false);
+    fs::write(path.join("x.pem"), "secret\n").unwrap();
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("x.pem: secret"), "{}", refused.stderr);
+    let json = program.run(["worktree", "prune", "--json"]).exits(3).json();
+    assert_eq!(json["refused"][0]["paths"][0]["path"], "x.pem");
+    assert_eq!(fs::read_to_string(path.join("x.pem")).unwrap(), "secret\n");
+    fs::remove_file(path.join("x.pem")).unwrap();
+    // What git ignores is counted as at the first time.
+    let removed = program.run(["worktree", "remove", &id, "--yes", "--json"]).ok().json();
+    assert_eq!(removed["left_out"]["files"], 1);
+    assert_eq!(removed["left_out"]["paths"][0]["path"], "x.log");
+    assert_cleared(&program);
+    assert_eq!(kept(true), held);
+}
+
+/// What comes while the last capture is taken, beside what that has in it.
+#[test]
+fn a_secret_that_is_written_while_a_removal_looks_is_not_lost() {
+    let program = program();
+    exec(&program, &[], "true").ok();
+    let (id, path) = only(&program);
+    // So the first capture is not the last.
+    fs::write(path.join("later"), "later\n").unwrap();
+    let (late, looks) = (path.join("late.pem"), program.root().join("looks"));
+    let script = format!(
+        "echo >> {looks}; [ $(wc -l < {looks}) != 3 ] || echo secret > {late}",
+        looks = looks.display(),
+        late = late.display()
+    );
+    let git = git_that(&program, "*status\\ --porcelain*", &script);
+    let refused = run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git));
+    assert!(refused.exits(3).stderr.contains("late.pem: secret"));
+    assert_eq!(fs::read_to_string(late).unwrap(), "secret\n");
+}
+
+/// `git status` does not name what git was told to take for unchanged.
+#[test]
+fn what_git_was_told_not_to_look_at_is_held_or_stays() {
+    let program = program();
+    let script = "mkdir target; for f in a.pem b.pem same.pem target/t; do echo 1 > $f; done; \
+                  git add -f a.pem b.pem same.pem target/t; git commit -qm keys; \
+                  git update-index --assume-unchanged a.pem same.pem; \
+                  git update-index --skip-worktree b.pem target/t; \
+                  for f in a.pem b.pem target/t; do echo 2 > $f; done";
+    exec(&program, &[], script).ok();
+    let (id, path) = only(&program);
+    assert_eq!(runs(&program, &[])[0]["changed"], 3);
+    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    for left in ["a.pem: secret", "b.pem: secret", "target: excluded"] {
+        assert!(refused.stderr.contains(left), "{}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains("same.pem"), "{}", refused.stderr);
+    let administration = program.workspace().join(".git/worktrees").join(&id);
+    let copies = fs::read_dir(administration).unwrap();
+    let copies = copies
+        .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().starts_with("turnpoint"));
+    assert_eq!(copies.count(), 0);
+    for name in ["a.pem", "b.pem", "target/t"] {
+        assert_eq!(fs::read_to_string(path.join(name)).unwrap(), "2\n");
+        fs::write(path.join(name), "1\n").unwrap();
+    }
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
     assert_cleared(&program);
 }
 
@@ -242,6 +336,58 @@ fn prune_says_which_stay_and_what_removes_them() {
     assert!(path.join("made").exists());
 }
 
+/// git may walk a long history before it says what leads where.
+#[test]
+fn a_removal_that_asks_git_for_long_is_stopped_by_the_first_signal() {
+    let program = program();
+    exec(&program, &[], "echo 1 > one && git add one && git commit -qm one").ok();
+    let (id, path) = only(&program);
+    let asked = program.root().join("asked");
+    let script = format!("echo > {}; exec sleep 60", asked.display());
+    let git = git_that(&program, "*rev-list*", &script);
+    let mut command = program.command(["worktree", "remove", &id, "--yes"]);
+    command.env("PATH", git).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !asked.exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(path.join("one").exists());
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+}
+
+/// While a command runs the quit signal is passed on to it; afterwards it ends the program as ever.
+#[test]
+fn the_quit_signal_ends_a_removal_after_a_command() {
+    let program = program();
+    let asked = program.root().join("asked");
+    let name = asked.display();
+    let git = git_that(
+        &program,
+        "*rev-list*",
+        &format!("echo $$ > {name}-; mv {name}- {name}; exec sleep 60"),
+    );
+    let mut command = program.command(["exec", "--worktree", "--", "false"]);
+    command.env("PATH", git).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    while !asked.exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::QUIT).unwrap();
+    let status = child.wait().unwrap();
+    let git = fs::read_to_string(asked).unwrap().trim_end().parse().unwrap();
+    let git = rustix::process::Pid::from_raw(git).unwrap();
+    rustix::process::kill_process(git, rustix::process::Signal::KILL).ok();
+    assert_eq!(status.signal(), Some(3));
+}
+
 /// One run is asked about: what git would say of the others is not needed.
 #[test]
 fn a_removal_asks_git_about_its_own_run_alone() {
@@ -252,7 +398,7 @@ fn a_removal_asks_git_about_its_own_run_alone() {
     let second = runs(&program, &[])[1]["run"].as_str().unwrap().to_owned();
     let log = program.root().join("asked");
     let script = format!("echo \"$PWD $*\" >> {}", log.display());
-    let git = crate::worktree::git_that(&program, "*", &script);
+    let git = git_that(&program, "*", &script);
     run(program.command(["worktree", "remove", &second]).env("PATH", &git)).exits(3);
     run(program.command(["worktree", "list", "--removed"]).env("PATH", &git)).ok();
     let asked = fs::read_to_string(&log).unwrap();
@@ -304,6 +450,73 @@ fn what_was_half_made_and_is_known_to_git_no_more_is_cleared() {
     assert_cleared(&program);
     assert!(!record.exists());
     program.git(["fsck", "--no-dangling", "--no-progress"]);
+}
+
+/// One run of which something cannot be looked at is no reason to say nothing.
+#[test]
+fn a_directory_that_may_not_be_read_hides_no_run() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    let (whole, _) = only(&program);
+    exec(&program, &[], "mkdir d; echo > d/x; chmod 000 d").ok();
+    let closed = runs(&program, &[])[1].clone();
+    let (id, path) = (closed["run"].as_str().unwrap(), closed["path"].as_str().unwrap());
+    let unprivileged = |words: &[&str]| {
+        if rustix::process::geteuid().is_root() {
+            let wrapper = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
+            return run(&mut program.under(&wrapper, words));
+        }
+        program.run(words)
+    };
+    let listed = unprivileged(&["worktree", "list", "--json"]).ok().json();
+    assert_eq!(
+        (&listed["runs"][0]["run"], &listed["runs"][0]["changed"]),
+        (&whole.into(), &1.into())
+    );
+    assert_eq!(
+        (&listed["runs"][1]["run"], &listed["runs"][1]["bytes"]),
+        (&id.into(), &Value::Null)
+    );
+    let words = ["worktree", "prune", "--older-than", "0s", "--dry-run", "--json"];
+    let planned = unprivileged(&words).ok().json();
+    assert_eq!(planned["planned"].as_array().unwrap().len(), 2);
+    let asked = unprivileged(&["worktree", "remove", id]).exits(3);
+    assert!(asked.stdout.contains(&format!("what is in {path} is not known")), "{}", asked.stdout);
+    fs::set_permissions(format!("{path}/d"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn what_cannot_be_understood_of_a_run_is_named_and_nothing_of_it_forgotten() {
+    let program = program();
+    program.run(["capture"]).ok();
+    let directory = program.store().join("workspaces");
+    let known = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().file_name();
+    exec(&program, &[], "echo made > made; exit 1").exits(1);
+    let mut all = fs::read_dir(&directory).unwrap().map(|it| it.unwrap());
+    let own = all.find(|it| it.file_name() != known).unwrap().path().join("workspace.json");
+    exec(&program, &["--session", "p"], "echo made > made").ok();
+    let there = crate::worktree::find_record(&program, &only(&program).0);
+    let removed = runs(&program, &["--removed"])[0].clone();
+    let record = crate::worktree::find_record(&program, removed["run"].as_str().unwrap());
+    let text = fs::read(&own).unwrap();
+    fs::write(&own, "{").unwrap();
+    assert_eq!(program.run(["worktree", "prune", "--json"]).ok().json()["forgotten"], 0);
+    assert!(record.exists());
+    fs::write(&own, text).unwrap();
+    fs::write(&record, "{").unwrap();
+    let pruned = program.run(["worktree", "prune"]).exits(4);
+    let named = format!("{} cannot be understood", record.display());
+    assert!(pruned.stderr.contains(&named), "{}", pruned.stderr);
+    let json = program.run(["worktree", "prune", "--json"]).exits(4).json();
+    assert_eq!(json["unreadable"][0]["path"], record.to_str().unwrap());
+    assert!(record.exists());
+    // What a run began with that is there stays, also where nobody knows any more which one that is.
+    fs::write(&there, "{").unwrap();
+    program.run(["prune", "--session", "p", "--keep", "1"]).ok();
+    assert_eq!(
+        cat(&program, &serde_json::json!({ "session": "p", "seq": 0 }), "c.txt"),
+        b"three\n"
+    );
 }
 
 #[test]
