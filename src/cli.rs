@@ -68,7 +68,7 @@ use arguments::{Arguments, CheckpointsCommand, Command};
 use context::Context;
 use exit::Exit;
 use failure::Outcome;
-use settings::Settings;
+use settings::{Missing, Settings};
 
 /// Runs the program to its end.
 pub(crate) fn main() -> ExitCode {
@@ -80,7 +80,11 @@ pub(crate) fn main() -> ExitCode {
         return complete::run(words, arguments.global.directory).into();
     }
     let style = printer::Style::of(&arguments.global);
-    let mut context = match Settings::resolve(&arguments.global)
+    let missing = match &arguments.command {
+        Command::Config(arguments) if arguments.makes_user_file() => Missing::Made,
+        _ => Missing::Missed,
+    };
+    let mut context = match Settings::resolve(&arguments.global, missing)
         .and_then(|settings| Context::new(settings, style))
     {
         Ok(context) => context,
@@ -89,7 +93,8 @@ pub(crate) fn main() -> ExitCode {
     let style = context.printer.style();
     let log_file = arguments.global.log_file.as_deref().map(|file| context.place_of(file));
     let log_file = log_file.as_deref();
-    let is_capture = matches!(arguments.command, Command::Capture(_) | Command::Exec(_));
+    let is_capture =
+        matches!(arguments.command, Command::Capture(_) | Command::Exec(_) | Command::Plan(_));
     let opened = log_file.map_or(Ok(()), |file| context.refuse_log(file, is_capture));
     context.trace = match opened.and_then(|()| trace::Trace::open(log_file)) {
         Ok(trace) => trace,
@@ -164,9 +169,13 @@ const fn exit_on_damage(command: &Command) -> Exit {
 
 /// Whether a command is about one workspace, and not about the store or a repository.
 const fn is_of_workspace(command: &Command) -> bool {
+    if let Command::Exec(arguments) = command {
+        return !arguments.is_isolated();
+    }
     !matches!(
         command,
-        Command::Worktree(_)
+        Command::Plan(_)
+            | Command::Worktree(_)
             | Command::Prune(_)
             | Command::Gc(_)
             | Command::Stats(_)

@@ -6,11 +6,12 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::error::{ConfigurationError, ConfigurationProblem, Error, Place, Result};
 use crate::limits;
+use crate::monitor::Monitor;
 use crate::settings::{Configuration, Kind, SETTINGS, Setting, SettingChange, SettingsFile};
 
 /// The name of the file at the root of a workspace.
@@ -73,53 +74,56 @@ impl Configuration {
     }
 
     /// Gives `setting` the value in a settings file that `text` stands for, or takes it out of there where
-    /// there is none. Comments and order stay; the file and its directory are made where they are missing.
-    /// `text` is as in a variable of the environment: a word, a number or a size as it is, a list as
-    /// `["build/", "*.iso"]`.
+    /// there is none. Comments, order and line ends stay; the file and, for the user's, its directory are
+    /// made where they are missing. `text` is as in a variable of the environment: a word, a number or a size
+    /// as it is, a list as `["build/", "*.iso"]`.
     ///
     /// # Concurrency
-    /// Of two that change a file at once neither loses what the other wrote.
+    /// Of two that change a file at once neither loses what the other wrote. A wait for the other one is told
+    /// to the monitor, which may end it.
     ///
     /// # Errors
     /// [`Error::Configuration`] where the value, or anything else in the file, cannot be obeyed;
-    /// [`Error::Io`], also where a symlink is in the place of a workspace's file. Nothing was changed then.
+    /// [`Error::Io`], also where a symlink is in the place of a workspace's file; [`Error::Busy`],
+    /// [`Error::Cancelled`]. Nothing was changed then, unless it was the last step that failed, the sync of
+    /// the directory: then the file is changed, and the error says that this may not be durable.
     pub fn change(
         &self,
         file: SettingsFile<'_>,
         setting: &'static Setting,
         text: Option<&str>,
+        monitor: &dyn Monitor,
     ) -> Result<SettingChange> {
         let path = match file {
             SettingsFile::Workspace(root) => root.join(WORKSPACE_FILE),
-            SettingsFile::User(path) => match disk::real_path(path) {
-                Ok(real) => real,
-                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                    path.to_owned()
-                }
-                Err(error) => return Err(error),
-            },
+            SettingsFile::User(path) => target(path)?,
         };
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Error::Io { verb: "write", path, source: ErrorKind::IsADirectory.into() });
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        if text.is_some() && matches!(file, SettingsFile::User(_)) {
-            disk::make_directories(above)?;
-        }
+        let changed = |bytes: &[u8]| {
+            let changed = self.changed((file, &path), bytes, setting, text);
+            changed.map_err(|problems| Error::from(ConfigurationError { problems }))
+        };
         let dir = match disk::Dir::open(above) {
             Err(Error::Io { source, .. })
-                if text.is_none() && source.kind() == ErrorKind::NotFound =>
+                if source.kind() == ErrorKind::NotFound
+                    && matches!(file, SettingsFile::User(_)) =>
             {
-                let is_written = false;
-                return Ok(SettingChange { setting, path, before: None, after: None, is_written });
+                // Before anything is made: what is refused leaves nothing.
+                let (_, change) = changed(&[])?;
+                if !change.is_written {
+                    return Ok(change);
+                }
+                disk::make_directories(above)?;
+                disk::Dir::open(above)?
             }
             opened => opened?,
         };
         let most = limits::CONFIGURATION_BYTES_MAX;
-        disk::edit_durably(&dir, name.as_encoded_bytes(), most, |old| {
-            let bytes = old.unwrap_or_default();
-            let changed = self.changed((file, &path), bytes, setting, text);
-            let (text, change) = changed.map_err(|problems| ConfigurationError { problems })?;
+        disk::edit_durably(&dir, name.as_encoded_bytes(), most, monitor, |old| {
+            let (text, change) = changed(old.unwrap_or_default())?;
             if text.len() as u64 > most {
                 return Err(Error::Io {
                     verb: "write",
@@ -130,6 +134,22 @@ impl Configuration {
             Ok((text.into_bytes(), change))
         })
     }
+}
+
+/// The path behind symlinks, also where the last of them leads to a name that is not there.
+fn target(path: &Path) -> Result<PathBuf> {
+    /// As many as the kernel follows.
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match disk::real_path(&path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            real => return real,
+        }
+        let Ok(link) = path.read_link() else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("/")).join(link);
+    }
+    disk::real_path(&path)
 }
 
 /// The content of a file that may be a symlink; `None` where there is no such name.

@@ -91,7 +91,9 @@ fn ends(
     context: &mut Context,
 ) -> Outcome<(CheckpointId, CheckpointId)> {
     let session = arguments.session.as_deref();
-    let (good, Some(bad), []) = diff::sides(&arguments.words, session, None)? else {
+    let (good, Some(bad), []) =
+        diff::sides(&arguments.words, session, None, &context.settings.directory)?
+    else {
         let message = "two checkpoints are expected, a good one and a bad one";
         return Err(Failure::own(Exit::Usage, "usage", message)
             .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));

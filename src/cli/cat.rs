@@ -56,8 +56,12 @@ impl Write for Recording<'_> {
 pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     let words = &arguments.target;
-    let Target { spec, rest } =
-        target::parse_at(&words.words, arguments.session.as_deref(), words.time.at)?;
+    let Target { spec, rest } = target::parse_at(
+        &words.words,
+        arguments.session.as_deref(),
+        words.time.at,
+        &context.settings.directory,
+    )?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let [path] = &*paths else {

@@ -22,7 +22,7 @@ use crate::cli::arguments::{Arguments, CompleteArguments, Shell};
 use crate::cli::exit::Exit;
 use crate::cli::format;
 use crate::cli::moment::moment;
-use crate::cli::settings::Settings;
+use crate::cli::settings::{Missing, Settings};
 use crate::cli::target::{self, Target};
 
 /// How long somebody waits at most.
@@ -213,7 +213,8 @@ impl<'a> Typed<'a> {
 }
 
 fn first_sentence(text: &str) -> &str {
-    text.split_once(['.', ';']).map_or(text, |(first, _)| first)
+    let end = [". ", ";"].iter().filter_map(|end| text.find(end)).min();
+    end.and_then(|end| text.get(..end)).unwrap_or(text).trim_end_matches('.')
 }
 
 fn value_name(argument: &Arg) -> &str {
@@ -329,7 +330,7 @@ impl Place {
     fn of(typed: &Typed<'_>, directory: Option<PathBuf>) -> Option<Self> {
         let directory = typed.directory.clone().or(directory);
         let is_named = directory.is_some();
-        let settings = Settings::of_directory(directory).ok()?;
+        let settings = Settings::of_directory(directory, Missing::Missed).ok()?;
         Some(Self {
             store: Store::at(&settings.home),
             directory: settings.directory,
@@ -361,7 +362,7 @@ impl Place {
     fn checkpoint_or_path(&self, typed: &Typed<'_>, current: &str) -> Vec<Candidate> {
         let words = &typed.positional;
         let session = typed.session.as_deref().or(self.session.as_deref());
-        let named = target::parse_at(words, session, typed.at);
+        let named = target::parse_at(words, session, typed.at, Path::new("."));
         let Ok(Target { spec, .. }) = named else {
             // A session, of which a checkpoint is to come.
             return match &**words {

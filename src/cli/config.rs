@@ -15,7 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::PathDocument;
-use crate::cli::settings::{user_file, variable};
+use crate::cli::settings::{Missing, user_file, variable};
 use crate::cli::table::{Align, Table};
 
 #[derive(Serialize)]
@@ -83,17 +83,19 @@ fn change(
     context: &mut Context,
 ) -> Outcome<Exit> {
     let setting = Setting::named(name).ok_or_else(|| unknown(name))?;
-    let user_file = user_file()?;
+    let is_made = value.is_some() && !is_local;
+    let user_file = user_file(if is_made { Missing::Made } else { Missing::Missed })?;
     let file = match user_file.as_deref() {
         _ if is_local => SettingsFile::Workspace(root),
         Some(path) => SettingsFile::User(path),
         None => {
             let message = "there is no settings file of the user";
             return Err(Failure::own(Exit::Usage, "no-user-file", message)
-                .hint("set TURNPOINT_CONFIG to one, or HOME"));
+                .hint("set TURNPOINT_CONFIG to the file that shall be made, or HOME"));
         }
     };
-    let change = context.settings.configuration.change(file, setting, value)?;
+    let configuration = context.settings.configuration.clone();
+    let change = context.run(|_, monitor| configuration.change(file, setting, value, monitor))?;
     let shown = printable(change.path.as_os_str().as_encoded_bytes());
     if value.is_none() && !change.is_written {
         let message = format!("`{name}` is not in {shown}");

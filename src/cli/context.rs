@@ -125,9 +125,10 @@ impl Context {
         let own = || self.root().ok().filter(|root| is_capture && place.starts_with(root));
         let Some(root) = known.or_else(own) else { return Ok(()) };
         let root = printable(root.as_os_str().as_encoded_bytes());
-        let message = format!("the log would lie in the workspace {root}, and be captured with it");
-        Err(Failure::own(Exit::Refused, "inside-workspace", message)
-            .hint("name a file in another directory"))
+        let message = format!("the log would lie in the workspace {root}");
+        Err(Failure::own(Exit::Refused, "inside-workspace", message).hint(
+            "name a file in another directory: unless a rule leaves it out, each capture would hold it anew",
+        ))
     }
 
     /// Shows what is printed from here on with a pager, if a person looks at it.
@@ -169,10 +170,18 @@ impl Context {
         let (configuration, mut problems) = self.settings.configuration.of_workspace(root);
         let Some(first) = problems.first_mut() else { return Ok(configuration.settings()) };
         first.hint.push_str(if first.hint.ends_with('?') { " " } else { "; " });
-        first
-            .hint
-            .push_str("`turnpoint restore CHECKPOINT .turnpoint.toml` brings an earlier one back");
+        let file = self.as_typed_here(root, WORKSPACE_FILE);
+        let way_out = ["`turnpoint restore CHECKPOINT ", &file, "` brings an earlier one back"];
+        first.hint.extend(way_out);
         Err(Error::from(ConfigurationError { problems }).into())
+    }
+
+    /// A file at the top of the workspace, as it is named where relative paths start.
+    fn as_typed_here(&self, root: &Path, name: &str) -> String {
+        let Ok(below) = self.settings.directory.strip_prefix(root) else {
+            return printable(root.join(name).as_os_str().as_bytes());
+        };
+        "../".repeat(below.components().count()) + name
     }
 
     /// As [`Context::values`] for a restore of these paths. That file itself is brought back whatever is in its
@@ -216,7 +225,7 @@ impl Context {
         let Some(session) = self.default_session()? else {
             let id = self.resolve_at(spec, &root)?;
             if matches!(spec.which, Which::Seq(_)) {
-                self.tell_of_namesakes(&id, &root)?;
+                self.tell_of_namesakes(&id, &root);
             }
             return Ok(id);
         };
@@ -241,10 +250,12 @@ impl Context {
     }
 
     /// Tells which session a number alone was taken to be of, where another one here has that number too:
-    /// the newest session may be one that somebody else has just added to.
-    fn tell_of_namesakes(&mut self, id: &CheckpointId, root: &Path) -> Outcome<()> {
+    /// the newest session may be one that somebody else has just added to. That they cannot be looked for is
+    /// no reason not to do what was asked for.
+    fn tell_of_namesakes(&mut self, id: &CheckpointId, root: &Path) {
         const NAMED_MAX: usize = 3;
-        let others = self.run(|store, monitor| store.namesakes(id, root, monitor))?;
+        let others = self.run(|store, monitor| store.namesakes(id, root, monitor));
+        let others = others.unwrap_or_default();
         if !others.is_empty() {
             let named: Vec<String> =
                 others.iter().take(NAMED_MAX).map(ToString::to_string).collect();
@@ -260,7 +271,6 @@ impl Context {
                 id.seq
             ));
         }
-        Ok(())
     }
 
     /// Tells of a directory that was named and is none of the workspaces that are known, where it lies in

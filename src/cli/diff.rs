@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
@@ -33,7 +34,8 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     }
     context.report_open_restore();
     let session = arguments.session.as_deref();
-    let (before, after, rest) = sides(&arguments.words, session, arguments.time.at)?;
+    let (before, after, rest) =
+        sides(&arguments.words, session, arguments.time.at, &context.settings.directory)?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&arguments.paths))?;
     let mut options = CompareOptions::default();
@@ -89,6 +91,7 @@ pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
+    directory: &Path,
 ) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
     let is_label = |which: &Which| matches!(which, Which::Label(_));
     let which = |word: Option<&OsString>| -> Option<Which> {
@@ -98,19 +101,19 @@ pub(crate) fn sides<'a>(
         && which(words.get(1)).is_some()
         && which(words.get(2)).is_none();
     let Target { spec: before, rest } = if at.is_some() {
-        Target { rest: words, ..target::parse_at(&[], session, at)? }
+        Target { rest: words, ..target::parse_at(&[], session, at, directory)? }
     } else if is_pair {
         let (first, rest) = words.split_at(1);
-        Target { rest, ..target::parse(first, session)? }
+        Target { rest, ..target::parse(first, session, directory)? }
     } else {
-        target::parse(words, session)?
+        target::parse(words, session, directory)?
     };
     let spec: Option<Spec> = rest.first().and_then(|word| word.to_str()?.parse().ok());
     if let Some(after) = spec.filter(|spec| spec.session.is_some() || !is_label(&spec.which)) {
         return Ok((before, Some(after), &rest[1..]));
     }
     if which(rest.get(1)).is_some() {
-        let Target { spec: after, rest } = target::parse(rest, None)?;
+        let Target { spec: after, rest } = target::parse(rest, None, directory)?;
         return Ok((before, Some(after), rest));
     }
     Ok((before, None, rest))
@@ -436,7 +439,7 @@ mod tests {
 
     fn read(words: &[&str], session: Option<&str>) -> Option<(String, Option<String>, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let (before, after, rest) = sides(&words, session, None).ok()?;
+        let (before, after, rest) = sides(&words, session, None, Path::new(".")).ok()?;
         let text = |spec: Spec| {
             let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
             match &spec.which {

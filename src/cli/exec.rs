@@ -85,6 +85,13 @@ pub(crate) struct ExecArguments {
     command: Vec<OsString>,
 }
 
+impl ExecArguments {
+    /// Whether it is about a repository, and not about a workspace.
+    pub(crate) const fn is_isolated(&self) -> bool {
+        self.worktree
+    }
+}
+
 /// When a work tree is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KeepWhen {
@@ -245,7 +252,12 @@ pub(crate) fn isolated<'a>(
     options.label = asked.label.cloned();
     options.command = asked.command.iter().map(|word| word.to_string_lossy().into()).collect();
     if let Some(from) = asked.from {
-        let spec = target::parse_alone(std::slice::from_ref(from), None, None)?;
+        let spec = target::parse_alone(
+            std::slice::from_ref(from),
+            None,
+            None,
+            &context.settings.directory,
+        )?;
         options.from = Some(context.resolve(&spec)?);
     }
     let root = context.root()?;

@@ -45,8 +45,12 @@ pub(crate) fn run(arguments: &ExportArguments, context: &mut Context) -> Outcome
             .hint("pass it on: `turnpoint export latest --tar - | tar -t`"));
     }
     context.report_open_restore();
-    let Target { spec, rest } =
-        target::parse_at(&arguments.words, arguments.session.as_deref(), arguments.time.at)?;
+    let Target { spec, rest } = target::parse_at(
+        &arguments.words,
+        arguments.session.as_deref(),
+        arguments.time.at,
+        &context.settings.directory,
+    )?;
     let root = context.root()?;
     let paths = target::paths(context, &root, &arguments.paths)?;
     let id = context.resolve(&spec)?;

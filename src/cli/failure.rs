@@ -11,6 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::format;
 use crate::cli::json::{NoticeDocument, PathDocument, ReasonDocument};
 use crate::cli::printer::{self, Kind, Style};
+use crate::cli::settings;
 
 /// The result of everything here that can fail.
 pub(crate) type Outcome<T> = Result<T, Failure>;
@@ -172,7 +173,8 @@ fn hint_of(error: &Error) -> Option<String> {
             format!("{}; `turnpoint operations` says what was dropped", error.hint()?)
         }
         Error::NothingToUndo { .. } => {
-            "it takes back what restore, rewind, revert and redo did; `turnpoint operations` shows that"
+            "it takes back what restore, rewind, revert, redo and `worktree apply` did; `turnpoint operations` \
+             shows that"
                 .to_owned()
         }
         Error::GoingBack(GoingBackError::NothingToRedo { since: None, .. }) => {
@@ -187,7 +189,9 @@ fn hint_of(error: &Error) -> Option<String> {
             };
             format!("`turnpoint doctor` says what is damaged, and what can be done{quarantine}")
         }
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+        Error::Io { source, path, .. }
+            if source.kind() == io::ErrorKind::NotADirectory && settings::is_in_store(path) =>
+        {
             "a file is in the place of a directory; TURNPOINT_HOME says where the store is".to_owned()
         }
         error => return error.hint(),

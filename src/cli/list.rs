@@ -78,12 +78,14 @@ pub(crate) fn run(arguments: &ListArguments, context: &mut Context) -> Outcome<E
     if context.is_json() {
         context.document(&document(&listing))?;
     } else {
-        // Below each session's name, headings and, in between, an empty line.
-        let lines = listing.items.len() + 3 * sessions_in_order(&listing).len();
+        let blocks = blocks(&listing, context.printer.width());
         if !arguments.no_pager {
+            // Above each table are its session's name and, in between, an empty line.
+            let width = context.printer.width();
+            let lines = blocks.iter().map(|block| 2 + block.table.height(width)).sum();
             context.page_list(lines)?;
         }
-        print(&listing, of_what.as_deref(), context)?;
+        print(&listing, &blocks, of_what.as_deref(), context)?;
     }
     Ok(Exit::damaged_if(listing.unreadable() > 0))
 }
@@ -117,9 +119,31 @@ fn document(listing: &Listing) -> ListDocument<'_> {
     document
 }
 
-/// One block for each session, that with the newest checkpoint last, as the newest line of all is.
+/// What is shown of one session.
+struct Block<'a> {
+    session: &'a SessionName,
+    items: Vec<&'a ListItem>,
+    table: Table,
+}
+
+/// That with the newest checkpoint is the last, as the newest line of all is.
+fn blocks(listing: &Listing, width: Option<usize>) -> Vec<Block<'_>> {
+    let block = |session| {
+        let is_of_it = |item: &&ListItem| session_of(item) == Some(session);
+        let items: Vec<&ListItem> = listing.items.iter().filter(is_of_it).collect();
+        let table = table(&items, width);
+        Block { session, items, table }
+    };
+    sessions_in_order(listing).into_iter().map(block).collect()
+}
+
 /// `of_what` is said first; where it is nothing, each session says its workspaces.
-fn print(listing: &Listing, of_what: Option<&str>, context: &mut Context) -> io::Result<()> {
+fn print(
+    listing: &Listing,
+    blocks: &[Block<'_>],
+    of_what: Option<&str>,
+    context: &mut Context,
+) -> io::Result<()> {
     let printer = &mut context.printer;
     let style = printer.style();
     if listing.items.is_empty() {
@@ -134,17 +158,15 @@ fn print(listing: &Listing, of_what: Option<&str>, context: &mut Context) -> io:
     if let Some(of_what) = of_what {
         printer.prose(of_what)?;
     }
-    for session in sessions_in_order(listing) {
-        let items: Vec<&ListItem> =
-            listing.items.iter().filter(|item| session_of(item) == Some(session)).collect();
+    for Block { session, items, table } in blocks {
         if of_what.is_some() {
             printer.gap()?;
         }
         printer.prose(&format!("session {session}"))?;
         if of_what.is_none() {
-            print_roots(&items, printer)?;
+            print_roots(items, printer)?;
         }
-        table(&items, printer.width()).print(printer)?;
+        table.print(printer)?;
     }
     printer.flush()?;
     let unreadable = listing.unreadable() as u64;
@@ -261,7 +283,13 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     let mut sessions = context.run(|store, monitor| store.sessions(monitor))?;
     let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
     if let Some(limit) = arguments.limit {
-        sessions.drain(..sessions.len().saturating_sub(limit.get() as usize));
+        let mut older = sessions.len().saturating_sub(limit.get() as usize);
+        // What is damaged is always told.
+        sessions.retain(|session| {
+            let is_older = older > 0;
+            older -= usize::from(is_older);
+            !is_older || session.unreadable > 0
+        });
     }
     if context.is_json() {
         let sessions = sessions.iter().map(session_document).collect();
@@ -271,10 +299,11 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
         style.complain(Kind::Note, "there is no session yet");
         style.complain(Kind::Hint, "`turnpoint capture` makes the first checkpoint");
     } else {
+        let table = sessions_table(&sessions);
         if !arguments.no_pager {
-            context.page_list(sessions.len())?;
+            context.page_list(table.height(context.printer.width()))?;
         }
-        sessions_table(&sessions).print(&mut context.printer)?;
+        table.print(&mut context.printer)?;
     }
     Ok(Exit::damaged_if(unreadable > 0))
 }

@@ -57,8 +57,12 @@ struct EntryDocument<'a> {
 pub(crate) fn run(arguments: &LsArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     let words = &arguments.target;
-    let Target { spec, rest } =
-        target::parse_or_latest(&words.words, arguments.session.as_deref(), words.time.at)?;
+    let Target { spec, rest } = target::parse_or_latest(
+        &words.words,
+        arguments.session.as_deref(),
+        words.time.at,
+        &context.settings.directory,
+    )?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let path = match &*paths {

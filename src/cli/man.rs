@@ -50,11 +50,18 @@ const EXIT_STATUS: [(&str, &str); 8] = [
          asked for with --exit-code.",
     ),
     ("2", "Not understood, or not found."),
-    ("3", "Refused so that nothing is lost, or the answer was no, or there was nobody to ask."),
+    (
+        "3",
+        "Refused so that nothing is lost, or the answer was no, or there was nobody to ask; a log in a \
+         workspace or in the store.",
+    ),
     ("4", "Done, but something is damaged or could not be read, and is named."),
     ("5", "Another process held a lock for a minute: try again."),
     ("130", "Stopped by a signal."),
-    ("other", "turnpoint exec: that of the command; 125, 126, 127 where it could not be run."),
+    (
+        "other",
+        "turnpoint exec and turnpoint plan: that of the command; 125, 126, 127 where it could not be run.",
+    ),
 ];
 
 const ENVIRONMENT: [(&str, &str); 8] = [
@@ -82,7 +89,10 @@ const FILES: [(&str, &str); 5] = [
         ".turnpoint.toml",
         "Settings at the root of a workspace, which may only make less be captured.",
     ),
-    (".turnpoint", "In a workspace while a restore runs; work trees of turnpoint exec --worktree."),
+    (
+        ".turnpoint",
+        "In a workspace while a restore runs; work trees of turnpoint exec --worktree and turnpoint plan.",
+    ),
     ("~/.local/state/turnpoint/sql-history", "What was asked at the prompt of turnpoint sql."),
 ];
 

@@ -46,7 +46,11 @@ pub(crate) fn unpin(arguments: &UnpinArguments, context: &mut Context) -> Outcom
 }
 
 fn named(arguments: &CheckpointArguments, context: &mut Context) -> Outcome<CheckpointId> {
-    let spec =
-        target::parse_alone(&arguments.words, arguments.session.as_deref(), arguments.time.at)?;
+    let spec = target::parse_alone(
+        &arguments.words,
+        arguments.session.as_deref(),
+        arguments.time.at,
+        &context.settings.directory,
+    )?;
     context.resolve(&spec)
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     let session = change.session.as_deref();
     let is_named = !words.words.is_empty() || words.time.at.is_some();
     let Target { spec, rest } = if is_named || !ask::can_ask(context) {
-        target::parse_at(&words.words, session, words.time.at)?
+        target::parse_at(&words.words, session, words.time.at, &context.settings.directory)?
     } else if let Some(CheckpointId { session, seq }) = pick::checkpoint(&root, session, context)? {
         Target { spec: Spec { session: Some(session), which: Which::Seq(seq) }, rest: &[] }
     } else {

@@ -1,6 +1,7 @@
 //! What the global arguments and the environment say, checked.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -31,16 +32,16 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Looks at arguments, environment and current directory.
-    pub(crate) fn resolve(arguments: &GlobalArguments) -> Outcome<Self> {
-        let settings = Self::of_directory(arguments.directory.clone())?;
+    pub(crate) fn resolve(arguments: &GlobalArguments, missing: Missing) -> Outcome<Self> {
+        let settings = Self::of_directory(arguments.directory.clone(), missing)?;
         Ok(Self { workspace: arguments.workspace, ..settings })
     }
 
     /// Where a directory is named, or is not, and nothing else.
-    pub(crate) fn of_directory(named: Option<PathBuf>) -> Outcome<Self> {
+    pub(crate) fn of_directory(named: Option<PathBuf>, missing: Missing) -> Outcome<Self> {
         let is_named = named.is_some();
         let directory = named.unwrap_or_else(|| PathBuf::from("."));
-        let configuration = Configuration::read(user_file()?.as_deref(), variable)?;
+        let configuration = Configuration::read(user_file(missing)?.as_deref(), variable)?;
         let values = configuration.settings();
         Ok(Self {
             home: sessions_home(values.home.as_deref())?,
@@ -53,9 +54,24 @@ impl Settings {
     }
 }
 
+/// What a settings file means that `TURNPOINT_CONFIG` names and that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// One that was named is missed: to go on without it would not do what it says.
+    Missed,
+    /// It is about to be made.
+    Made,
+}
+
+/// Whether a path lies in the store, or where it would be.
+pub(crate) fn is_in_store(path: &Path) -> bool {
+    Settings::of_directory(None, Missing::Missed)
+        .is_ok_and(|settings| path.starts_with(settings.home))
+}
+
 /// The user's settings file: the one that `TURNPOINT_CONFIG` names, and none where that is empty; else the
-/// one in its usual place, if that is known.
-pub(crate) fn user_file() -> Outcome<Option<PathBuf>> {
+/// one in its usual place, where it need not be, if that is known.
+pub(crate) fn user_file(missing: Missing) -> Outcome<Option<PathBuf>> {
     let Some(named) = std::env::var_os("TURNPOINT_CONFIG") else {
         let directories = etcetera::base_strategy::Xdg::new().ok();
         return Ok(directories.map(|xdg| xdg.config_dir().join("turnpoint/config.toml")));
@@ -64,10 +80,11 @@ pub(crate) fn user_file() -> Outcome<Option<PathBuf>> {
         return Ok(None);
     }
     let path = PathBuf::from(named);
-    // In its usual place it need not be. One that was named is missed.
     match path.symlink_metadata() {
-        Ok(_) => Ok(Some(path)),
-        Err(source) => Err(Error::Io { verb: "read", path, source }.into()),
+        Err(source) if missing == Missing::Missed || source.kind() != ErrorKind::NotFound => {
+            Err(Error::Io { verb: "read", path, source }.into())
+        }
+        _ => Ok(Some(path)),
     }
 }
 
@@ -110,7 +127,7 @@ fn sessions_home(configured: Option<&str>) -> Outcome<PathBuf> {
 fn real_path(directory: &Path) -> Outcome<PathBuf> {
     directory.canonicalize().map_err(|source| {
         let path = directory.to_owned();
-        let is_missing = source.kind() == std::io::ErrorKind::NotFound;
+        let is_missing = source.kind() == ErrorKind::NotFound;
         let error = if is_missing {
             Error::WorkspaceMissing { path }
         } else {

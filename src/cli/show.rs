@@ -59,15 +59,20 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         &checkpoint.words,
         checkpoint.session.as_deref(),
         checkpoint.time.at,
+        &context.settings.directory,
     )?;
     if let Some(path) = rest.first() {
         let path = printable(path.as_bytes());
         let message = format!("nothing is expected after the checkpoint, but there is `{path}`");
         let named = &checkpoint.words[..checkpoint.words.len() - rest.len()];
-        let named: Vec<String> = named.iter().map(|word| printable(word.as_bytes())).collect();
+        let mut named: Vec<String> = named.iter().map(|word| printable(word.as_bytes())).collect();
+        let session = checkpoint.session.iter().map(|session| format!("--session {session}"));
+        let of_session: String = session.clone().map(|session| session + " ").collect();
+        named.extend(session);
+        named.extend(checkpoint.time.at.map(|at| format!("--at {at}")));
         let named = named.join(" ");
         return Err(Failure::own(Exit::Usage, "usage", message).hint(format!(
-            "of a file, `turnpoint cat {named} {path}` shows the content, `turnpoint log {path}` which \
+            "of a file, `turnpoint cat {named} {path}` shows the content, `turnpoint log {of_session}{path}` which \
              checkpoints changed it"
         )));
     }

@@ -52,6 +52,11 @@ impl Table {
         Ok(())
     }
 
+    /// How many lines it has where the terminal is so wide.
+    pub(crate) fn height(&self, width: Option<usize>) -> usize {
+        self.lines(width).len()
+    }
+
     fn has_headings(&self) -> bool {
         self.columns.iter().any(|(heading, _)| !heading.is_empty())
     }

@@ -24,8 +24,12 @@ pub(crate) struct Target<'a> {
 ///
 /// The second word decides between the first and the last form: if it is a number or `latest`, the
 /// first one is a session, unless `--session` named one. A path that looks like a number comes after
-/// `--`.
-pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome<Target<'a>> {
+/// `--`. What else might be meant is a path seen from `directory`.
+pub(crate) fn parse<'a>(
+    words: &'a [OsString],
+    session: Option<&str>,
+    directory: &Path,
+) -> Outcome<Target<'a>> {
     let session = session.map(session_name).transpose()?;
     let [first, rest @ ..] = words else {
         return Err(not_a_checkpoint("no checkpoint is named"));
@@ -45,7 +49,7 @@ pub(crate) fn parse<'a>(words: &'a [OsString], session: Option<&str>) -> Outcome
         let shown = printable(first.as_bytes());
         let failure = not_a_checkpoint(&format!("`{shown}` names no checkpoint"));
         // Whoever has git in the fingers names a path alone.
-        let is_path = Path::new(&*first).symlink_metadata().is_ok();
+        let is_path = directory.join(&*first).symlink_metadata().is_ok();
         return Err(if is_path {
             failure.hint(format!(
                 "it is a path here, and a checkpoint comes before a path, as in `latest {shown}`; \
@@ -65,8 +69,9 @@ pub(crate) fn parse_at<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
+    directory: &Path,
 ) -> Outcome<Target<'a>> {
-    let Some(at) = at else { return parse(words, session) };
+    let Some(at) = at else { return parse(words, session, directory) };
     if let Some(word) = words.first().and_then(|word| word.to_str())
         && (word.parse::<Spec>().is_ok_and(|spec| !is_label(&spec))
             || words.get(1).is_some_and(|second| is_number(second)))
@@ -95,12 +100,13 @@ pub(crate) fn parse_or_latest<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
+    directory: &Path,
 ) -> Outcome<Target<'a>> {
     if words.is_empty() && at.is_none() {
         let session = session.map(session_name).transpose()?;
         return Ok(Target { spec: Spec { session, which: Which::Latest { back: 0 } }, rest: &[] });
     }
-    parse_at(words, session, at)
+    parse_at(words, session, at, directory)
 }
 
 /// As [`parse_at`], and no word is left.
@@ -108,8 +114,9 @@ pub(crate) fn parse_alone(
     words: &[OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
+    directory: &Path,
 ) -> Outcome<Spec> {
-    let Target { spec, rest } = parse_at(words, session, at)?;
+    let Target { spec, rest } = parse_at(words, session, at, directory)?;
     require_no_rest(rest)?;
     Ok(spec)
 }
@@ -217,7 +224,7 @@ mod tests {
 
     fn parsed(words: &[&str], session: Option<&str>) -> Option<(String, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let Target { spec, rest } = parse(&words, session).ok()?;
+        let Target { spec, rest } = parse(&words, session, Path::new("/")).ok()?;
         let session = spec.session.map(|session| session.to_string());
         Some((format!("{}:{:?}", session.unwrap_or_default(), spec.which), rest.len()))
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::disk::dir::{file_stat, make_private};
+use crate::disk::dir::{Dir, file_stat, make_private};
 use crate::error::{Error, IoContext, Result};
 use crate::limits;
 use crate::monitor::{Monitor, Notice};
@@ -58,12 +58,45 @@ pub(super) fn lock_within(
     wait_max: Duration,
     monitor: &dyn Monitor,
 ) -> Result<Lock> {
+    wait(what, wait_max, monitor, || try_lock(path, kind))
+}
+
+/// Takes the lock of a directory itself alone, waiting for other holders as [`lock`] does. `None`: its file
+/// system has no such locks, as NFS, which locks only what can be written to.
+pub(super) fn lock_directory(dir: &Dir, what: &str, monitor: &dyn Monitor) -> Result<Option<Lock>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Opened anew: a lock belongs to the open file, and threads may share `dir`.
+    let opened = retry_on_intr(|| rustix::fs::openat(dir, c".", flags, Mode::empty()));
+    let file = File::from(opened.at("open", dir.path())?);
+    let has_none = |error: &Error| {
+        let Error::Io { source, .. } = error else { return false };
+        [Errno::BADF, Errno::INVAL, Errno::NOLCK, Errno::OPNOTSUPP]
+            .iter()
+            .any(|none| source.raw_os_error() == Some(none.raw_os_error()))
+    };
+    let locked = wait(what, limits::LOCK_WAIT_MAX, monitor, || {
+        Ok(try_flock(&file, LockKind::Exclusive, dir.path())?.then_some(()))
+    });
+    match locked {
+        Ok(()) => Ok(Some(Lock { file })),
+        Err(error) if has_none(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tries again and again, up to `wait_max`.
+fn wait<T>(
+    what: &str,
+    wait_max: Duration,
+    monitor: &dyn Monitor,
+    mut attempt: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let begun = Instant::now();
     let mut pause = Pause::default();
     let mut told = false;
     loop {
-        if let Some(lock) = try_lock(path, kind)? {
-            return Ok(lock);
+        if let Some(taken) = attempt()? {
+            return Ok(taken);
         }
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);

@@ -14,9 +14,11 @@ use crate::checkpoint::{CheckpointRow, CheckpointState, Place, in_order_of_makin
 use crate::clock::Timestamp;
 use crate::disk;
 use crate::error::Result;
+use crate::hash::Digest;
 use crate::id::CheckpointId;
 use crate::index::{ContentBytes, ReadTx};
 use crate::journal;
+use crate::manifest::Trigger;
 use crate::retention::prune::{Always, is_pinned, leave_links};
 use crate::runs::Runs;
 
@@ -54,6 +56,40 @@ pub struct EvictOutcome {
     pub short_bytes: u64,
     /// How many bytes of content, as stored, are named then.
     pub content_bytes: u64,
+}
+
+/// What an eviction would do, and what that follows from.
+#[derive(Debug, Default)]
+pub(crate) struct EvictionPlan {
+    /// What it would do.
+    pub(crate) outcome: EvictOutcome,
+    /// The checkpoints that were counted.
+    counted: HashSet<(CheckpointId, Digest)>,
+    content: ContentBytes,
+    /// As for [`how_many`].
+    steps: Vec<u64>,
+    going: u64,
+}
+
+impl EvictionPlan {
+    /// Whether fewer would do by now: a checkpoint that was counted is gone or another one, or more of the
+    /// disk is free.
+    fn is_too_much(&self, access: &Access, tx: &ReadTx<'_>) -> Result<bool> {
+        let live: HashSet<_> = counted(&tx.all_checkpoints()?);
+        if !self.counted.is_subset(&live) {
+            return Ok(true);
+        }
+        let (budget, floor) = (access.upkeep.budget_bytes, access.upkeep.floor_bytes);
+        let available = disk::available_bytes(&access.tmp)?;
+        let excess = Excess::of(budget, floor, self.content, available);
+        Ok(how_many(&self.steps, self.going, excess) < self.outcome.evicted.len())
+    }
+}
+
+/// Those that readers see, each with what its manifest says.
+fn counted(rows: &[CheckpointRow]) -> HashSet<(CheckpointId, Digest)> {
+    let live = rows.iter().filter(|row| row.state == CheckpointState::Live);
+    live.map(|row| (row.id.clone(), row.digest)).collect()
 }
 
 /// How many bytes must lose their names.
@@ -130,14 +166,14 @@ fn how_many(steps: &[u64], going: u64, excess: Excess) -> usize {
 ///
 /// Cost: the rows of all blobs; where something is too much, the entries of the pages that lose their last
 /// name.
-pub(crate) fn plan_eviction(access: &Access, gone: &[CheckpointId]) -> Result<EvictOutcome> {
+pub(crate) fn plan_eviction(access: &Access, gone: &[CheckpointId]) -> Result<EvictionPlan> {
     access.index.read("plan an eviction", |tx| plan_in(access, &tx, gone))
 }
 
-fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<EvictOutcome> {
+fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<EvictionPlan> {
     let (budget, floor) = (access.upkeep.budget_bytes, access.upkeep.floor_bytes);
     if budget.is_none() && floor.is_none() {
-        return Ok(EvictOutcome::default());
+        return Ok(EvictionPlan::default());
     }
     let content = tx.content_bytes()?;
     let excess = Excess::of(budget, floor, content, disk::available_bytes(&access.tmp)?);
@@ -149,9 +185,18 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     }
     let content_bytes = content.named.saturating_sub(going);
     if going >= excess.largest() {
-        return Ok(EvictOutcome { content_bytes, ..EvictOutcome::default() });
+        let outcome = EvictOutcome { content_bytes, ..EvictOutcome::default() };
+        return Ok(EvictionPlan { outcome, ..EvictionPlan::default() });
     }
-    let (mut candidates, taken_back) = candidates(access, tx, gone)?;
+    let rows = tx.all_checkpoints()?;
+    let counted = counted(&rows);
+    let of_command = rows.iter().filter(|row| row.trigger == Trigger::EXEC);
+    let of_command: HashSet<CheckpointId> = of_command.map(|row| row.id.clone()).collect();
+    let (mut candidates, taken_back) = candidates(access, tx, rows, gone, |_| true)?;
+    if candidates.iter().any(|id| of_command.contains(id)) {
+        let begun = Runs::new(&access.layout).beginnings()?;
+        candidates.retain(|id| !begun.contains(id));
+    }
     leave_links(&mut candidates, &taken_back);
     let mut steps: Vec<u64> = Vec::new();
     for id in &candidates {
@@ -164,30 +209,34 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     candidates.truncate(count);
     let released = count.checked_sub(1).map_or(going, |last| steps[last]);
     let by_budget = excess.budget > going;
-    Ok(EvictOutcome {
+    let outcome = EvictOutcome {
         evicted: candidates,
         because: Some(if by_budget { Tightness::Budget } else { Tightness::FreeSpace }),
         released_bytes: released - going,
         short_bytes: excess.largest().saturating_sub(released),
         content_bytes: content.named.saturating_sub(released),
-    })
+    };
+    Ok(EvictionPlan { outcome, counted, content, steps, going })
 }
 
-/// Those that may go beside `gone`, in the order in which they go; and what was taken back, by what says so.
+/// Those that may go beside `gone`, and that are asked about, in the order in which they go; and what was taken
+/// back, by what says so.
+///
+/// Cost: a small file for each of them.
 fn candidates(
     access: &Access,
     tx: &ReadTx<'_>,
+    rows: Vec<CheckpointRow>,
     gone: HashSet<CheckpointId>,
+    is_asked: impl Fn(&CheckpointId) -> bool,
 ) -> Result<(Vec<CheckpointId>, HashMap<CheckpointId, CheckpointId>)> {
     let mut protected = tx.protected_checkpoints()?;
     protected.extend(journal::needed_by_journals(&access.layout)?);
-    protected.extend(Runs::new(&access.layout).beginnings()?);
     let mut taken_back = tx.taken_back()?;
     taken_back.retain(|_, earlier| !gone.contains(earlier));
     protected.extend(gone);
-    let rows = tx.all_checkpoints()?;
     let mut candidates = may_go(rows, &protected, &taken_back, Timestamp::now());
-    candidates.retain(|id| !is_pinned(access, id));
+    candidates.retain(|id| is_asked(id) && !is_pinned(access, id));
     Ok((candidates, taken_back))
 }
 
@@ -196,16 +245,26 @@ fn candidates(
 ///
 /// # Durability
 /// The marks survive a power cut.
-pub(crate) fn mark_evicted(access: &Access) -> Result<EvictOutcome> {
-    let planned = plan_eviction(access, &[])?;
-    if planned.evicted.is_empty() {
-        return Ok(planned);
+pub(crate) fn mark_evicted(access: &Access, planned: EvictionPlan) -> Result<EvictOutcome> {
+    if planned.outcome.evicted.is_empty() {
+        return Ok(planned.outcome);
     }
-    // Asked again where it is decided: a pin, or an operation, that came in between is seen here. What all
-    // content takes is not counted again while nobody else can write; who comes next sees what is too much.
+    // Asked again where it is decided: a pin, or an operation, that came in between is seen here. A run that
+    // came in between began with a checkpoint that was the newest of its work tree or not there yet, and so is
+    // not among those planned. What all content takes is counted again, and what runs began with read, while
+    // nobody else can write only where others have made room meanwhile: what would go for nothing is gone for
+    // good.
     access.index.write_durably("mark checkpoints", |tx| {
+        let planned = if planned.is_too_much(access, &tx)? {
+            plan_in(access, &tx, &[])?.outcome
+        } else {
+            planned.outcome
+        };
         let marked: HashSet<CheckpointId> = tx.pruning_checkpoints()?.into_iter().collect();
-        let (candidates, taken_back) = candidates(access, &tx, marked)?;
+        let planned_ids: HashSet<&CheckpointId> = planned.evicted.iter().collect();
+        let rows = tx.all_checkpoints()?;
+        let (candidates, taken_back) =
+            candidates(access, &tx, rows, marked, |id| planned_ids.contains(id))?;
         let may_go: HashSet<CheckpointId> = candidates.into_iter().collect();
         let mut going = planned.evicted.clone();
         going.retain(|id| may_go.contains(id));

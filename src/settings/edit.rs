@@ -32,7 +32,31 @@ pub(super) fn with(text: &str, name: &str, written: &Written) -> Result<String, 
             table.insert(key, Item::Value(value));
         }
     }
-    Ok(document.to_string())
+    Ok(in_place(text, &document.to_string()))
+}
+
+/// `new` with the lines that it shares with `old` at the beginning and at the end as they are there: a
+/// document is written with `\n` alone. What is new ends as the first line of `old` does.
+fn in_place(old: &str, new: &str) -> String {
+    let old_lines: Vec<&str> = old.split_inclusive('\n').collect();
+    let new_lines: Vec<&str> = new.lines().collect();
+    let is_same = |old: &str, new: &str| old.lines().eq([new]);
+    let pairs = old_lines.iter().zip(&new_lines);
+    let head = pairs.take_while(|(old, new)| is_same(old, new)).count();
+    let (old_rest, new_rest) = (&old_lines[head..], &new_lines[head..]);
+    let pairs = old_rest.iter().rev().zip(new_rest.iter().rev());
+    let tail = pairs.take_while(|(old, new)| is_same(old, new)).count();
+    let line_end =
+        if old_lines.first().is_some_and(|first| first.ends_with("\r\n")) { "\r\n" } else { "\n" };
+    let mut text = old_lines[..head].concat();
+    let changed = &new_rest[..new_rest.len() - tail];
+    if !changed.is_empty() && head > 0 && !text.ends_with('\n') {
+        text.push_str(line_end);
+    }
+    for line in changed {
+        text.extend([*line, line_end]);
+    }
+    text + &old_rest[old_rest.len() - tail..].concat()
 }
 
 /// `text` without `name`; `None` where it does not name it. Comments above it stay: they may be about more.
@@ -55,7 +79,7 @@ pub(super) fn without(text: &str, name: &str) -> Result<Option<String>, String> 
         if let Some(table) = document.get_mut(section).and_then(Item::as_table_like_mut) {
             table.remove(key);
         }
-        return Ok(Some(document.to_string()));
+        return Ok(Some(in_place(text, &document.to_string())));
     }
     // What a table in its place says is a problem of the file, told where it is read.
     let span = item.as_value().and_then(Value::span).ok_or("it is no value there")?;
@@ -131,6 +155,29 @@ mod tests {
         let inline = with("capture = { exclude = [] }\n", "capture.cross_mounts", &on).unwrap();
         assert_eq!(inline, "capture = { exclude = [] , cross_mounts = true }\n");
         assert!(with("capture = 3\n", "capture.cross_mounts", &on).is_err());
+    }
+
+    /// All of them, some of them, or none at the end: those of what does not change stay.
+    #[test]
+    fn line_ends_stay() {
+        let text = |text: &str| Written::Text(text.to_owned());
+        let windows = FILE.replace('\n', "\r\n");
+        let mixed = FILE.replace("[capture]\n", "[capture]\r\n");
+        for old in [&windows, &mixed] {
+            let changed = with(old, "retention.keep", &Written::Integer("8".into())).unwrap();
+            assert_eq!(changed, old.replace("keep = 7", "keep = 8"));
+            let changed = with(old, "capture.cross_mounts", &Written::Switch(true)).unwrap();
+            let line_end = if *old == windows { "\r\n" } else { "\n" };
+            let added = format!("]{line_end}cross_mounts = true{line_end}{line_end}[ret");
+            assert_eq!(changed, old.replace(&format!("]{line_end}{line_end}[ret"), &added));
+        }
+        let changed = with(&windows, "gc.every", &text("7d")).unwrap();
+        assert_eq!(changed.replacen("\r\n[gc]\r\nevery = \"7d\"\r\n", "", 1), windows);
+        let changed = with("color = 'never'", "session", &text("s")).unwrap();
+        assert_eq!(changed, "color = 'never'\nsession = \"s\"\n");
+        let inline = "# A.\r\ncapture = { file_limit = 4096, exclude = [] }\r\n";
+        let changed = without(inline, "capture.file_limit").unwrap();
+        assert_eq!(changed.unwrap(), "# A.\r\ncapture = { exclude = [] }\r\n");
     }
 
     #[test]

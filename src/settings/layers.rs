@@ -151,9 +151,10 @@ impl Configuration {
             vec![ConfigurationProblem { place: place(), reason, hint }]
         };
         let (old, old_problems) = self.taking(file, path, bytes);
-        let old_text = String::from_utf8_lossy(bytes);
+        // What is no text is a problem of the file, and nothing of it could be written back as it is.
+        let Ok(old_text) = std::str::from_utf8(bytes) else { return Err(old_problems) };
         let edited = match text {
-            None => edit::without(&old_text, setting.name),
+            None => edit::without(old_text, setting.name),
             Some(text) => {
                 let expected = || format!("give it {}", setting.kind.expected());
                 let written = setting.kind.written(text).or_else(|| text::read_value(text));
@@ -167,12 +168,12 @@ impl Configuration {
                 if let Some(objection) = objection {
                     return Err(problem(objection, who_may_say(setting)));
                 }
-                edit::with(&old_text, setting.name, &written).map(Some)
+                edit::with(old_text, setting.name, &written).map(Some)
             }
         };
         let new_text = match edited {
             Ok(Some(text)) => text,
-            Ok(None) => old_text.to_string(),
+            Ok(None) => old_text.to_owned(),
             Err(_) if !old_problems.is_empty() => return Err(old_problems),
             Err(reason) => return Err(problem(reason, MEND.to_owned())),
         };

@@ -110,7 +110,8 @@ pub(super) fn evict_if_needed(
 
 /// Drops the oldest checkpoints if there is too much.
 pub(super) fn evict(access: &Access, monitor: &dyn Monitor) -> Result<EvictOutcome> {
-    let outcome = retention::mark_evicted(access)?;
+    let planned = retention::plan_eviction(access, &[])?;
+    let outcome = retention::mark_evicted(access, planned)?;
     let Some(because) = outcome.because else { return Ok(outcome) };
     if !outcome.evicted.is_empty() {
         // Written down first: whoever finishes this after a crash does not know why it was done.
@@ -126,4 +127,55 @@ pub(super) fn evict(access: &Access, monitor: &dyn Monitor) -> Result<EvictOutco
         retention::finish_pruning(access)?;
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use crate::hash::Digest;
+    use crate::id::{Seq, SessionName};
+    use crate::retention;
+    use crate::settings::Upkeep;
+    use crate::{CaptureOptions, ListQuery, Store};
+
+    /// Captures 400,000 bytes that no compression makes shorter, others for each number.
+    fn capture(store: &Store, root: &Path, session: &str, number: u64) {
+        let digest = |word: u64| Digest::of(&[word.to_le_bytes(), number.to_le_bytes()].concat());
+        let noise: Vec<u8> = (0..25_000).flat_map(|word| digest(word).to_bytes()).collect();
+        fs::write(root.join("noise"), noise).unwrap();
+        let options =
+            CaptureOptions { session: Some(session.to_owned()), ..CaptureOptions::default() };
+        let _outcome = store.capture(root, &options, &()).unwrap();
+    }
+
+    /// Between what was planned and what is marked another process may prune what is enough by itself.
+    #[test]
+    fn what_others_have_dropped_meanwhile_is_not_dropped_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("workspace");
+        fs::create_dir(&root).unwrap();
+        let store = Store::at(&place.path().join("home"));
+        let other: SessionName = "t".parse().unwrap();
+        for number in 0..3 {
+            capture(&store, &root, "s", number);
+        }
+        for number in 3..6 {
+            capture(&store, &root, "t", number);
+        }
+        let upkeep = Upkeep { budget_bytes: Some(1_400_000), ..Upkeep::default() };
+        let store = store.with_upkeep(upkeep);
+        let access = store.enter(&()).unwrap();
+        let planned = retention::plan_eviction(&access, &[]).unwrap();
+        assert_eq!(planned.outcome.evicted.len(), 3);
+        store.delete_session(&other, false, None, &()).unwrap();
+        let done = retention::mark_evicted(&access, planned).unwrap();
+        assert_eq!(done.evicted, []);
+        let left = store.list(&ListQuery::Session("s".to_owned()), &()).unwrap();
+        assert_eq!(
+            left.checkpoints().map(|it| it.id.seq).collect::<Vec<_>>(),
+            [0, 1, 2].map(|seq| Seq::new(seq).unwrap())
+        );
+    }
 }

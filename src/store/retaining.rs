@@ -230,7 +230,7 @@ impl Store {
         };
         let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_rule(&access))?;
         let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
-        let evict = retention::plan_eviction(&access, &prune.pruned)?;
+        let evict = retention::plan_eviction(&access, &prune.pruned)?.outcome;
         let dropped = [prune.pruned.as_slice(), &marked, &evict.evicted].concat();
         let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
         Ok(GcOutcome { prune, evict, sweep, index_bytes_freed: 0 })

@@ -278,13 +278,15 @@ fn on_a_terminal_nothing_is_left_of_a_command_that_is_stopped() {
         pid.display()
     );
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
-    let twice = "sh -c \"$INNER\" & sleep .5; kill -TERM $PPID; sleep .2; kill -TERM $PPID; wait";
+    let twice = "sh -c \"$INNER\" & until [ -s \"$PID\" ]; do sleep .05; done; \
+                 kill -TERM $PPID; sleep .2; kill -TERM $PPID; wait";
     for (talk, command) in [(r#"[["ready", "\u0003"]]"#, "sh -c \"$INNER\" & wait"), ("[]", twice)]
     {
         let mut bisect = program.other("python3");
         bisect.arg(&script).args(["80", talk, env!("CARGO_BIN_EXE_turnpoint")]);
         bisect.args(["bisect", "s", "0", "1", "--", "sh", "-c", command]);
-        let ended = run(bisect.env("TMPDIR", scratch(&program)).env("INNER", &sleeper));
+        let ended =
+            run(bisect.env("TMPDIR", scratch(&program)).env("INNER", &sleeper).env("PID", &pid));
         assert_eq!(ended.code, 130, "{ended:?}");
         assert_eq!(fs::read_dir(scratch(&program)).unwrap().count(), 0);
         let sleeper = fs::read_to_string(&pid).unwrap();

@@ -207,6 +207,11 @@ fn a_broken_workspace_file_stops_what_would_change_the_workspace_by_it() {
             refused.stderr
         );
     }
+    // What is to be typed is seen from where one stands.
+    let mut below = program.command(["undo", "--yes"]);
+    let refused = run(below.current_dir(program.workspace().join("build"))).exits(2);
+    let way_out = "`turnpoint restore CHECKPOINT ../.turnpoint.toml` brings an earlier one back";
+    assert!(refused.stderr.contains(way_out), "{}", refused.stderr);
     assert_eq!(fingerprint::of(&program.workspace()), before);
     assert_eq!(count(&program), 1);
     // What does not look at the disk by it goes on.
@@ -270,6 +275,7 @@ fn a_broken_workspace_file_keeps_nobody_from_their_files() {
         (0, "purge build/out.txt --yes"),
         (0, "worktree list"),
         (0, "exec --worktree --session w -- true"),
+        (0, "plan --worktree --session w -- true"),
         (0, "worktree prune --older-than 0s"),
     ] {
         let words = arguments.split(' ').map(|word| word.replace('+', " "));
@@ -279,7 +285,7 @@ fn a_broken_workspace_file_keeps_nobody_from_their_files() {
         let is_told = run.stderr.contains(".turnpoint.toml:1:9: it is not TOML");
         assert_eq!(
             is_told,
-            code != 0 || arguments.starts_with("exec"),
+            code != 0 || arguments.starts_with("exec") || arguments.starts_with("plan"),
             "{arguments}: {}",
             run.stderr
         );
@@ -293,6 +299,21 @@ fn a_broken_workspace_file_keeps_nobody_from_their_files() {
     let ignoring =
         |tree: &fingerprint::Fingerprint| fingerprint::without(tree, &[".git", ".turnpoint"]);
     fingerprint::assert_same(&ignoring(&before), &ignoring(&fingerprint::of(&program.workspace())));
+    let made = ["exec", "--worktree", "--session", "w", "--", "sh", "-c", "echo b > b.txt"];
+    program.run(made).ok();
+    let runs = program.run(["worktree", "list", "--json"]).ok().json();
+    let id = runs["runs"][0]["run"].as_str().unwrap();
+    for apply in [&["worktree", "apply", id, "--dry-run"][..], &["worktree", "apply", id, "--yes"]]
+    {
+        let refused = program.run(apply).exits(2);
+        assert!(
+            refused.stderr.contains(".turnpoint.toml:1:9: it is not TOML"),
+            "{}",
+            refused.stderr
+        );
+    }
+    assert!(!program.workspace().join("b.txt").exists());
+    program.run(["worktree", "remove", id, "--yes"]).ok();
     let back = fs::read(Path::new(into).join("a.txt")).unwrap();
     assert_eq!(back, b"a");
     program.run(["exec", "--session", "s", "--", "true"]).ok();
@@ -503,8 +524,27 @@ fn what_could_not_be_obeyed_is_not_written() {
         assert!(refused.stderr.contains(expected), "{arguments}: {}", refused.stderr);
         assert_eq!(fingerprint::of(program.root()), before, "{arguments}");
     }
+    let new = program.root().join("new/config.toml");
+    let purple = ["config", "set", "color", "purple"];
+    with(&program, "TURNPOINT_CONFIG", new.to_str().unwrap(), &purple).exits(2);
+    assert_eq!(fingerprint::of(program.root()), before, "no directory was made for it");
     let none = with(&program, "TURNPOINT_CONFIG", "", &["config", "set", "color", "auto"]).exits(2);
     assert!(none.stderr.contains("there is no settings file of the user"), "{}", none.stderr);
+    // What is no text could not be written back as it is.
+    for text in
+        [&b"# caf\xe9\ncapture.file_limit = 4096\n"[..], b"capture.exclude = [\"caf\xe9/\"]\n"]
+    {
+        fs::write(workspace_file(&program), text).unwrap();
+        for arguments in [
+            &["set", "--local", "capture.file_limit", "8KiB"][..],
+            &["unset", "--local", "capture.file_limit"],
+            &["unset", "--local", "capture.total_limit"],
+        ] {
+            let refused = program.run([&["config"], arguments].concat()).exits(2);
+            assert!(refused.stderr.contains("it is not UTF-8"), "{}", refused.stderr);
+            assert_eq!(fs::read(workspace_file(&program)).unwrap(), text, "{arguments:?}");
+        }
+    }
     // What else is wrong with the file is told as it stands there now.
     break_file(&program, "unknown");
     let text = fs::read_to_string(workspace_file(&program)).unwrap();
@@ -519,12 +559,16 @@ fn the_file_of_the_workspace_is_changed_where_it_stands_and_that_of_the_user_beh
     let program = program();
     // A value that may not stand there is replaced by one that may.
     fs::write(workspace_file(&program), "capture.file_limit = \"1GiB\" # too much\n").unwrap();
+    // A file of that name is the workspace's own.
+    let lock = program.workspace().join(".turnpoint.toml.lock");
+    fs::write(&lock, "theirs").unwrap();
     let set = program.run(["config", "set", "--local", "capture.file_limit", "4KiB"]).ok();
     assert!(set.stdout.starts_with("capture.file_limit is 4KiB in "), "{}", set.stdout);
     assert_eq!(
         fs::read_to_string(workspace_file(&program)).unwrap(),
         "capture.file_limit = \"4KiB\" # too much\n"
     );
+    assert_eq!(fs::read(lock).unwrap(), b"theirs");
     program.run(["capture"]).ok();
     assert_eq!(omitted(&program, "large.txt").as_deref(), Some("over-file-limit"));
     fs::remove_file(workspace_file(&program)).unwrap();
@@ -545,6 +589,18 @@ fn the_file_of_the_workspace_is_changed_where_it_stands_and_that_of_the_user_beh
     program.run(["config", "set", "color", "auto"]).ok();
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "color = \"auto\"\n");
     assert!(path.symlink_metadata().unwrap().is_symlink());
+    // A link that leads to nothing yet is one to the file that is made; so is a name in the environment.
+    fs::remove_file(&path).unwrap();
+    symlink("../../../dotfiles/turnpoint.toml", &path).unwrap();
+    program.run(["config", "set", "color", "never"]).ok();
+    let made = program.root().join("dotfiles/turnpoint.toml");
+    assert_eq!(fs::read_to_string(&made).unwrap(), "color = \"never\"\n");
+    assert!(path.symlink_metadata().unwrap().is_symlink());
+    let named = program.root().join("named.toml");
+    let named = named.to_str().unwrap();
+    with(&program, "TURNPOINT_CONFIG", named, &["config", "unset", "color"]).exits(1);
+    with(&program, "TURNPOINT_CONFIG", named, &["config", "set", "color", "auto"]).ok();
+    assert_eq!(fs::read_to_string(named).unwrap(), "color = \"auto\"\n");
     // Who has the last word is told.
     let set = ["config", "set", "retention.keep", "7"];
     let overruled = with(&program, "TURNPOINT_RETENTION_KEEP", "9", &set).ok();

@@ -45,11 +45,17 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["label"], "hint: as in `turnpoint label latest 'before the refactor'`"),
         (&["restore", "s", "0", "../outside", "--yes"], "it lies outside of"),
         (&["restore", "s", "0", "no-such", "--yes"], "does not hold `no-such`"),
+        (&["-C", "src", "show", "b.txt"], "hint: it is a path here"),
         (&["show", "a.txt"], "hint: it is a path here, and a checkpoint comes before a path"),
         (
             &["show", "s", "0", "a.txt"],
-            "hint: of a file, `turnpoint cat s 0 a.txt` shows the content",
+            "hint: of a file, `turnpoint cat s 0 a.txt` shows the content, `turnpoint log a.txt` which",
         ),
+        (
+            &["show", "0", "a.txt", "--session", "s"],
+            "`turnpoint cat 0 --session s a.txt` shows the content, `turnpoint log --session s a.txt`",
+        ),
+        (&["show", "a.txt", "--at", "now"], "hint: of a file, `turnpoint cat --at 20"),
         (&["cat", "s", "0", "src"], "`src` is a directory in s:0\n\nhint: `turnpoint ls s:0 src`"),
         (&["cat", "s", "0"], "hint: as in `turnpoint cat latest src/main.rs`"),
         (&["label", "s", "0", "two", "words"], "hint: quote one of several words"),
@@ -115,6 +121,17 @@ fn a_store_whose_place_is_a_file_says_what_names_the_place() {
     let file = program.workspace().join("a.txt");
     let run = run(program.command(["capture"]).env("TURNPOINT_HOME", file)).exits(1);
     assert!(run.stderr.contains("TURNPOINT_HOME says where the store is"), "{}", run.stderr);
+    // Of another path that is no hint.
+    fs::write(program.root().join("file"), "").unwrap();
+    for arguments in [
+        &["capture", "-C", "a.txt/x"][..],
+        &["list", "--log-file", "../file/x"],
+        &["export", "s", "0", "--tar", "a.txt/x"],
+    ] {
+        let run = program.run(arguments).exits(1);
+        assert!(run.stderr.contains("Not a directory"), "{arguments:?}\n{}", run.stderr);
+        assert!(!run.stderr.contains("TURNPOINT_HOME"), "{arguments:?}\n{}", run.stderr);
+    }
 }
 
 #[test]

@@ -42,9 +42,17 @@ fn a_limit_leaves_the_newest_in_their_order() {
 #[test]
 fn what_cannot_be_read_is_in_every_list() {
     let program = program();
+    fs::write(program.store().join("t/0.json"), "damaged").unwrap();
+    let sessions = ["list", "--sessions", "-n", "1"];
+    let document = program.run([&sessions[..], &["--json"]].concat()).exits(4).json();
+    assert_eq!(document["sessions"][0]["session"], "t", "{document}");
+    assert_eq!(document["sessions"][0]["unreadable"], 1, "{document}");
+    assert_eq!(document["sessions"][1]["session"], "s", "{document}");
+    let shown = program.run(sessions).exits(4).stdout;
+    assert!(shown.contains("t  [1 unreadable]"), "{shown}");
     fs::write(program.store().join("s/0.json"), "damaged").unwrap();
     let document = program.run(["list", "--json", "-n", "1"]).exits(4).json();
-    assert_eq!(document["unreadable"][0]["seq"], 0, "{document}");
+    assert_eq!(document["unreadable"].as_array().unwrap().len(), 2, "{document}");
     assert_eq!(document["checkpoints"].as_array().unwrap().len(), 1, "{document}");
     assert_eq!(document["checkpoints"][0]["seq"], 3, "{document}");
 }
@@ -68,11 +76,11 @@ fn the_files_that_were_read_are_counted() {
     }
 }
 
-/// On a terminal of 50 lines, with a pager that marks what it is given.
-fn paged(program: &Program, arguments: &[&str]) -> Run {
+/// On a terminal of 50 lines and so many columns, with a pager that marks what it is given.
+fn paged(program: &Program, columns: &str, arguments: &[&str]) -> Run {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = program.other("python3");
-    command.arg(script).args(["80", "", "", ""]);
+    command.arg(script).args([columns, "", "", ""]);
     command.arg(env!("CARGO_BIN_EXE_turnpoint")).args(arguments);
     run(command.env("TERM", "xterm").env("TURNPOINT_PAGER", "echo $LESS; sed 's/^/> /'"))
 }
@@ -81,14 +89,22 @@ fn paged(program: &Program, arguments: &[&str]) -> Run {
 fn a_list_is_paged_from_its_end_where_it_is_longer_than_the_screen() {
     let program = program();
     let list = ["list", "--color", "never"];
-    assert!(!paged(&program, &list).ok().stdout.contains("> "), "five lines fit");
+    assert!(!paged(&program, "80", &list).ok().stdout.contains("> "), "five lines fit");
+    // Few rows may be many lines.
+    for seq in 0..4 {
+        let label = ["label", &format!("s:{seq}"), &"words that wrap ".repeat(30)];
+        program.run(label).ok();
+    }
+    assert!(!paged(&program, "400", &list).ok().stdout.contains("> "), "two lines each fit");
+    let shown = paged(&program, "40", &list).ok().stdout;
+    assert!(shown.starts_with("FRX+G\n> workspace\n"), "{shown}");
     // A copy of the manifest under another number is a checkpoint that cannot be read: a line all the same.
     for seq in 4..54 {
         let file = |seq: u32| program.store().join(format!("s/{seq}.json"));
         fs::copy(file(3), file(seq)).unwrap();
     }
-    let shown = paged(&program, &list).exits(4).stdout;
+    let shown = paged(&program, "80", &list).exits(4).stdout;
     assert!(shown.starts_with("FRX+G\n> workspace "), "{shown}");
-    let shown = paged(&program, &[&list[..], &["--no-pager"]].concat()).exits(4).stdout;
+    let shown = paged(&program, "80", &[&list[..], &["--no-pager"]].concat()).exits(4).stdout;
     assert!(!shown.contains("> ") && shown.contains("[unreadable]"), "{shown}");
 }

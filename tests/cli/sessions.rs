@@ -112,4 +112,14 @@ fn a_directory_that_is_named_within_a_workspace_says_that_it_is_another_one() {
     for arguments in [&["-C", "src", "list"][..], &["-C", ".", "list"], &["-C", "..", "stats"]] {
         assert_eq!(program.run(arguments).ok().stderr, "", "{arguments:?}");
     }
+    // Nor is a run of a workspace, but of the repository.
+    program.git(["init", "-q"]);
+    program.git(["commit", "-q", "--allow-empty", "-m", "first"]);
+    fs::create_dir(program.workspace().join("lib")).unwrap();
+    for verb in ["exec", "plan"] {
+        let ran = program.run(["-C", "lib", verb, "--worktree", "--", "true"]).ok().stderr;
+        assert!(!ran.contains("-C makes"), "{verb}: {ran}");
+    }
+    let ran = program.run(["-C", "lib", "exec", "--", "true"]).ok().stderr;
+    assert!(ran.contains("-C makes"), "{ran}");
 }

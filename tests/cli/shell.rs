@@ -98,6 +98,11 @@ fn the_other_shells_get_words_and_what_they_are() {
     };
     for shell in ["zsh", "fish"] {
         assert_eq!(offered(shell, &["unp"]), "unpin\tUnpin a checkpoint\n");
+        // A period within a word ends no sentence.
+        let about = "Names left out unless git tracks them, beside `target/`, `node_modules/`, `dist/` and \
+                     `store.db`";
+        let settings = offered(shell, &["config", "get", "capture.exclu"]);
+        assert_eq!(settings, format!("capture.exclude\t{about}\n"));
         let seqs = offered(shell, &["show", "fix-login:"]);
         let mut lines = seqs.lines();
         assert!(lines.next().unwrap().starts_with("fix-login:1\t"), "{seqs}");

@@ -26,6 +26,13 @@ pub(crate) struct ConfigArguments {
     pub(crate) command: ConfigCommand,
 }
 
+impl ConfigArguments {
+    /// Whether the user's file is written to, and made where it is missing.
+    pub(crate) const fn makes_user_file(&self) -> bool {
+        matches!(self.command, ConfigCommand::Set { local: false, .. })
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// All settings with the values that count here
