@@ -8,6 +8,7 @@
 //! Linux is what it is written for; where a call may be missing (an old kernel, a sandbox, a file
 //! system that lacks it) the fallback keeps the same promise or is reported as a value of its own.
 
+mod copy;
 mod dir;
 mod edit;
 mod lease;
@@ -24,6 +25,7 @@ mod tests;
 /// An open file: what other modules hold of the file system besides a [`Dir`].
 pub(crate) use std::fs::File;
 
+pub(crate) use copy::{copy_content, share_content};
 pub(crate) use dir::{Dir, Exchange, FileKind, FileStat, Names, Placed, file_stat};
 pub(crate) use edit::{edit_durably, make_directories};
 pub(crate) use lease::{Lease, is_alive, leases, remove_dead};

@@ -1,10 +1,14 @@
-//! Runs in work trees of their own: where one can be made, making it, and removing it.
+//! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing
+//! it.
 //!
 //! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git.
 
+mod extras;
 mod making;
 mod removing;
 
+pub(crate) use extras::bring_along;
+pub use extras::{BroughtAlong, Extra, ExtraKind};
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
     Found, Stage, clear_locks, content, find, keep, lead_back, left_out, look, not_held,

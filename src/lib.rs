@@ -52,7 +52,7 @@ pub use error::{
     PurgeError, QueryError, Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
-pub use isolate::{LeftOut, RemoveOptions, RemovedRun, RunContent};
+pub use isolate::{BroughtAlong, Extra, ExtraKind, LeftOut, RemoveOptions, RemovedRun, RunContent};
 pub use monitor::{Monitor, Notice, Phase};
 pub use purge::{
     Holder, KeptContent, PurgeOutcome, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath,

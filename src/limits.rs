@@ -213,6 +213,20 @@ pub const CONFIGURATION_BYTES_MAX: u64 = 64 * 1024;
 /// How many patterns one place may add to a setting: each name of a walk is compared with them.
 pub const PATTERNS_MAX: usize = 256;
 
+/// How many paths one place may have brought along into the work tree of a run.
+pub const EXTRAS_MAX: usize = 64;
+
+/// More files than this are not copied into the work tree of a run: about what the dependencies of a very
+/// large project have, and a minute.
+pub const EXTRA_FILES_MAX: u64 = 500_000;
+
+/// More bytes than this are not copied into the work tree of a run.
+pub const EXTRA_BYTES_MAX: u64 = 16 << 30;
+
+/// Directories that lie in one another deeper than this are not copied: each is open while what is in it is
+/// copied.
+pub const EXTRA_DEPTH_MAX: usize = 128;
+
 /// A pattern of a setting is never longer than this: a directory's name, a slash and a name.
 pub const PATTERN_BYTES_MAX: usize = 512;
 

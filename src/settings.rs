@@ -23,6 +23,7 @@ pub use value::{Kind, Value};
 
 use crate::hash::Digest;
 use crate::limits;
+use crate::path::RelPath;
 
 /// Names of version-control data: never entered, never held, never touched by a restore, whether file
 /// or directory. Not configurable. Compared without the case of ASCII letters, because on a file
@@ -161,6 +162,18 @@ pub struct Settings {
     pub scope: ScopeSettings,
     /// What the store keeps, and when it cleans up.
     pub upkeep: Upkeep,
+    /// What is brought along into the work tree of a run.
+    pub extras: Extras,
+}
+
+/// What a run in a work tree of its own is to have of the checkout although git does not put it there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Extras {
+    /// It gets a copy of these.
+    pub copied: Vec<RelPath>,
+    /// It gets a symlink to these.
+    pub linked: Vec<RelPath>,
 }
 
 /// When to use colors.

@@ -16,7 +16,7 @@ use turnpoint::id::SessionName;
 use turnpoint::manifest::Trigger;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::settings::{SETTINGS, Setting};
-use turnpoint::{CheckpointSummary, Spec, Store};
+use turnpoint::{CheckpointSummary, RunState, Spec, Store};
 
 use crate::cli::arguments::{Arguments, CompleteArguments, Shell};
 use crate::cli::exit::Exit;
@@ -236,13 +236,14 @@ fn candidates(words: &[Vec<u8>], directory: Option<PathBuf>) -> Vec<Candidate> {
     let typed = Typed::read(&root, before);
     let text = String::from_utf8_lossy(current);
     if let Some(option) = typed.option {
-        return values(option, &typed, directory, "");
+        return values(option, &typed, directory, "", &text);
     }
     if !typed.is_last && text.starts_with('-') {
-        if let Some((name, _)) = text.split_once('=') {
+        if let Some((name, value)) = text.split_once('=') {
             let option = option_of(typed.command, name);
             let prefix = format!("{name}=");
-            return option.map_or_else(Vec::new, |it| values(it, &typed, directory, &prefix));
+            return option
+                .map_or_else(Vec::new, |it| values(it, &typed, directory, &prefix, value));
         }
         return options(typed.command);
     }
@@ -258,7 +259,7 @@ fn candidates(words: &[Vec<u8>], directory: Option<PathBuf>) -> Vec<Candidate> {
         .command
         .get_positionals()
         .next()
-        .map(|it| values(it, &typed, directory.clone(), ""))
+        .map(|it| values(it, &typed, directory.clone(), "", &text))
         .unwrap_or_default();
     if !possible.is_empty() {
         return possible;
@@ -282,14 +283,30 @@ fn options(command: &Command) -> Vec<Candidate> {
     named.collect()
 }
 
-/// What an argument may be, where that is known.
+/// What an argument may be, where that is known: of which `current` was typed, and `prefix` before it.
 fn values(
     argument: &Arg,
     typed: &Typed<'_>,
     directory: Option<PathBuf>,
     prefix: &str,
+    current: &str,
 ) -> Vec<Candidate> {
     let of = |text: &str, about: String| Candidate::new(format!("{prefix}{text}"), about);
+    if value_name(argument) == "RUN" {
+        let place = Place::of(typed, directory).filter(|_| typed.positional.is_empty());
+        // What was removed may be applied, and not removed once more.
+        let with_removed = typed.command.get_name() == "apply";
+        return place.map_or_else(Vec::new, |place| place.runs(with_removed));
+    }
+    if argument.get_id() == "from" {
+        let Some(place) = Place::of(typed, directory) else { return Vec::new() };
+        let found = place.first_words(None, current).into_iter();
+        let prefixed = |it: Candidate| {
+            let text = [prefix.as_bytes(), &it.text].concat();
+            Candidate::new(text, it.about)
+        };
+        return found.map(prefixed).collect();
+    }
     if argument.get_id() == "session" || value_name(argument) == "SESSION" {
         let Some(place) = Place::of(typed, directory) else { return Vec::new() };
         return place.sessions().iter().map(|name| of(name.as_str(), String::new())).collect();
@@ -326,6 +343,15 @@ impl Place {
         let located = || self.store.locate(&self.directory).ok();
         let root = if self.is_named { None } else { located() };
         root.unwrap_or_else(|| self.directory.clone())
+    }
+
+    fn runs(&self, with_removed: bool) -> Vec<Candidate> {
+        let mut found = self.store.offered_runs(&self.directory).unwrap_or_default();
+        found.retain(|(_, state, _)| with_removed || *state != RunState::Removed);
+        found
+            .into_iter()
+            .map(|(id, _, words)| Candidate::new(id.to_string(), words.join(" ")))
+            .collect()
     }
 
     fn sessions(&self) -> Vec<SessionName> {

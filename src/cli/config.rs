@@ -123,7 +123,7 @@ fn tell(
     // A list is put together of all places, and so has no last word.
     let is_overruled = after
         .as_ref()
-        .is_some_and(|after| !matches!(after, Value::Patterns(_)) && *after != counts.value);
+        .is_some_and(|after| !matches!(after, Value::List(_)) && *after != counts.value);
     if is_overruled {
         let places: Vec<String> = counts.given.iter().map(|it| it.place.to_string()).collect();
         let places = printable(places.join(", ").as_bytes());
@@ -194,12 +194,12 @@ fn get(in_force: &[InForce], name: &str, context: &mut Context) -> Outcome<()> {
     if context.is_json() {
         return Ok(context.document(&SettingDocument::from(found))?);
     }
-    // For scripts: a list is a line for each pattern, and what is not set is no line.
+    // For scripts: a list is a line for each of its texts, and what is not set is no line.
     match &found.value {
         Value::Unset => {}
-        Value::Patterns(patterns) => {
-            for pattern in patterns {
-                context.printer.line(printable(pattern.as_bytes()))?;
+        Value::List(texts) => {
+            for text in texts {
+                context.printer.line(printable(text.as_bytes()))?;
             }
         }
         value => context.printer.line(printable(value.to_string().as_bytes()))?,
@@ -251,7 +251,7 @@ fn json(value: &Value) -> Json {
         Value::Size(bytes) => json!(bytes),
         Value::Time(time) => json!(time.as_secs()),
         Value::Text(text) => json!(text),
-        Value::Patterns(patterns) => json!(patterns),
+        Value::List(texts) => json!(texts),
         _ => Json::Null,
     }
 }

@@ -13,10 +13,10 @@ use serde::Serialize;
 use turnpoint::compare::{Change, ChangeKind};
 use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::Trigger;
-use turnpoint::path::printable;
+use turnpoint::path::{RelPath, printable};
 use turnpoint::{
-    CaptureOptions, CaptureOutcome, CompareOptions, Comparison, Error, IsolateOptions, RemovedRun,
-    Run,
+    BroughtAlong, CaptureOptions, CaptureOutcome, CompareOptions, Comparison, Error, Extra,
+    ExtraKind, IsolateOptions, RemovedRun, Run,
 };
 
 use crate::cli::context::Context;
@@ -24,7 +24,9 @@ use crate::cli::diff::{ChangeDocument, described};
 use crate::cli::exit::Exit;
 use crate::cli::failure::{self, Failure, NAMED_MAX, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, NoticeDocument, RootDocument, text_and_bytes};
+use crate::cli::json::{
+    IdDocument, NoticeDocument, PathDocument, ReasonDocument, RootDocument, text_and_bytes,
+};
 use crate::cli::printer::{self, Kind};
 use crate::cli::target;
 use crate::cli::worktree::{self, RemovedDocument};
@@ -133,6 +135,7 @@ pub(crate) struct Account<'a> {
 struct RunAccount {
     id: RunId,
     branch: String,
+    brought: BroughtAlong,
     /// `None` where it is there.
     removed: Option<RemovedRun>,
 }
@@ -258,10 +261,13 @@ pub(crate) fn isolated<'a>(
         options.from = Some(context.resolve(&spec)?);
     }
     let root = context.root()?;
-    options.scope = context.configuration_as_understood(&root).settings().scope;
+    let values = context.configuration_as_understood(&root).settings();
+    (options.scope, options.extras) = (values.scope, values.extras);
     let directory = context.settings.directory.clone();
     let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
     tell_incomplete(run.before(), context);
+    let brought = run.brought_along().clone();
+    tell_brought(&brought, context);
     let mut command = command(asked.command);
     if asked.output_is_aside {
         command.stdout(Stdio::from(io::stderr()));
@@ -298,10 +304,47 @@ pub(crate) fn isolated<'a>(
         before,
         after,
         compared,
-        run: Some(RunAccount { id, branch, removed }),
+        run: Some(RunAccount { id, branch, brought, removed }),
         is_proposal: asked.output_is_aside,
     };
     Ok((account, failure))
+}
+
+/// Says what the command has that git did not put there, and what it lacks.
+fn tell_brought(brought: &BroughtAlong, context: &Context) {
+    if context.is_json() || context.is_quiet() {
+        return;
+    }
+    let style = context.printer.style();
+    let one = |extra: &Extra| {
+        let extent = || {
+            let files = format::counted(extra.files, "file", "files");
+            format!("{files}, {}", format::size(extra.bytes))
+        };
+        let how = match extra.how {
+            ExtraKind::Symlink => "symlink".to_owned(),
+            ExtraKind::Reflink => format!("copied, sharing the disk, {}", extent()),
+            _ => format!("copied, {}", extent()),
+        };
+        format!("{} ({how})", extra.path)
+    };
+    let extras: Vec<String> = brought.extras.iter().map(one).collect();
+    if !extras.is_empty() {
+        style.complain(Kind::Note, &format!("brought along: {}", extras.join(", ")));
+    }
+    let left = brought.left.iter().map(|(path, reason)| format!("{path} ({reason})"));
+    let left: Vec<String> = left.collect();
+    if !left.is_empty() {
+        style.complain(Kind::Note, &format!("not brought along: {}", left.join(", ")));
+    }
+}
+
+fn left_out(brought: &BroughtAlong) -> Vec<ReasonDocument> {
+    let one = |(path, reason): &(RelPath, String)| ReasonDocument {
+        path: PathDocument::from(path),
+        reason: reason.clone(),
+    };
+    brought.left.iter().map(one).collect()
 }
 
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
@@ -420,7 +463,7 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
             let text = format!("`turnpoint restore {}` goes back to before it", account.before);
             style.complain(Kind::Hint, &text);
         }
-        Some(RunAccount { id, branch, removed: None }) => {
+        Some(RunAccount { id, branch, removed: None, .. }) => {
             style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
             let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
             style.complain(Kind::Hint, &text);
@@ -515,7 +558,29 @@ pub(crate) struct ReportDocument {
 struct RunDocument {
     run: String,
     branch: String,
+    brought_along: Vec<ExtraDocument>,
+    not_brought_along: Vec<ReasonDocument>,
     removed: Option<RemovedDocument>,
+}
+
+#[derive(Serialize)]
+struct ExtraDocument {
+    #[serde(flatten)]
+    path: PathDocument,
+    how: &'static str,
+    files: u64,
+    bytes: u64,
+}
+
+impl From<&Extra> for ExtraDocument {
+    fn from(extra: &Extra) -> Self {
+        Self {
+            path: PathDocument::from(&extra.path),
+            how: extra.how.as_str(),
+            files: extra.files,
+            bytes: extra.bytes,
+        }
+    }
 }
 
 /// What happened.
@@ -538,6 +603,8 @@ pub(crate) fn document(account: &Account<'_>) -> ReportDocument {
         run: account.run.as_ref().map(|run| RunDocument {
             run: run.id.to_string(),
             branch: run.branch.clone(),
+            brought_along: run.brought.extras.iter().map(ExtraDocument::from).collect(),
+            not_brought_along: left_out(&run.brought),
             removed: run.removed.as_ref().map(RemovedDocument::from),
         }),
     }

@@ -573,6 +573,11 @@ fn tell(
     }
     if outcome.is_short() {
         warn_of_shortfall(outcome, context)?;
+        if matches!(verb, Verb::Undo | Verb::Redo) {
+            // The next one takes back what came before.
+            let text = format!("`turnpoint restore {}` brings back the rest", plan.target);
+            context.printer.style().complain(Kind::Hint, &text);
+        }
     }
     warn_of_problems(outcome, context);
     if !was_shown {

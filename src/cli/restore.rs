@@ -216,18 +216,31 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
         }
     }
     let ended = context.run(|store, monitor| store.abort_restore(root, &options, monitor))?;
-    let text = match &ended.safety {
+    let is_undo = ended.safety.as_ref().is_some_and(|safety| is_undo(safety, context));
+    let text = match (&ended.safety, &open) {
         _ if open.is_none() => "the interrupted restore is ended; the workspace is as it was left \
                                 and nothing in it was touched"
             .to_owned(),
-        Some(safety) => format!(
+        (Some(safety), Some(open)) if is_undo => format!(
+            "the interrupted undo is ended where it stood; `turnpoint restore {}` brings back the \
+             rest; what was there before is {safety}, and `turnpoint redo` brings it back",
+            open.target
+        ),
+        (Some(safety), _) => format!(
             "the interrupted restore is ended where it stood; what was there before is {safety}, \
              and `turnpoint undo` brings it back"
         ),
-        None => "the interrupted restore is ended; it had not changed anything".to_owned(),
+        (None, _) => "the interrupted restore is ended; it had not changed anything".to_owned(),
     };
     tell(&ended, root, &text, context)?;
     Ok(Exit::Done)
+}
+
+/// Whether a safety checkpoint is that of an undo, which another undo does not go on with.
+fn is_undo(safety: &CheckpointId, context: &mut Context) -> bool {
+    let shown = context.run(|store, monitor| store.show(safety, monitor));
+    let verb = shown.ok().and_then(|shown| shown.manifest.restore.map(|restore| restore.verb));
+    verb == Some(RestoreVerb::Undo)
 }
 
 fn tell(ended: &EndedRestore, root: &Path, text: &str, context: &mut Context) -> io::Result<()> {

@@ -45,9 +45,14 @@ pub(crate) fn list_dir(path: &Path) -> Result<Vec<(Vec<u8>, bool)>> {
 pub(crate) fn is_directory(path: &Path) -> Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) => Ok(metadata.is_dir()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if is_nothing(&error) => Ok(false),
         Err(error) => Err(error).at("examine", path),
     }
+}
+
+/// Whether an error says that there is no such name: below a file there is none either.
+fn is_nothing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// The path of an existing file or directory without symlinks.
@@ -100,7 +105,8 @@ pub(crate) fn overwrite(dir: &Dir, name: &[u8], writes: &[(u64, Vec<u8>)]) -> Re
 pub(crate) fn modified_ns(path: &Path) -> Result<Option<i64>> {
     let stat = retry_on_intr(|| rustix::fs::lstat(path));
     match stat {
-        Err(Errno::NOENT) => Ok(None),
+        // Below a file there is none either.
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         other => {
             let stat = other.at("examine", path)?;
             #[expect(clippy::unnecessary_cast, reason = "the widths differ between architectures")]
@@ -356,4 +362,23 @@ pub(crate) fn require_space(dir: &Dir, needed_bytes: u64, floor_bytes: u64) -> R
         return Ok(());
     }
     Err(Error::NoSpace { path: dir.path().to_owned(), needed_bytes, available_bytes, floor_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Git with a table of refs has a file where others have the directory of branches.
+    #[test]
+    fn below_a_file_there_is_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("heads");
+        std::fs::write(&file, "this is a file").unwrap();
+        let below = file.join("turnpoint/one.lock");
+        assert_eq!(modified_ns(&below).unwrap(), None);
+        assert!(!is_directory(&below).unwrap());
+        assert!(modified_ns(&file).unwrap().is_some());
+        assert!(!is_directory(&file).unwrap());
+        assert!(is_directory(place.path()).unwrap());
+    }
 }

@@ -136,8 +136,11 @@ pub enum IsolationError {
 
     /// The work tree has something in it that a checkpoint could not hold.
     #[error(
-        "{} paths in {} could not be held and would be lost",
-        left.len(),
+        "{} in {} could not be held and would be lost",
+        match left.len() {
+            1 => "1 path".to_owned(),
+            more => format!("{more} paths"),
+        },
         path.display()
     )]
     NotHeld {

@@ -12,6 +12,7 @@ use super::{Answer, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::path::RelPath;
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
@@ -197,6 +198,17 @@ pub(crate) fn delete_branch(
 pub(crate) fn exclude(common_dir: &Path, line: &str) -> Result<()> {
     disk::make_directory_if_missing(&common_dir.join("info"))?;
     disk::append_missing_line(&common_dir.join("info").join("exclude"), line.as_bytes())
+}
+
+/// Whether git ignores a path below the top of a work tree, by what is there now. What is tracked it does not.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn is_ignored(top: &Path, path: &RelPath) -> Result<bool, GitError> {
+    let mut command = surrounded(top);
+    // A colon at the beginning would mean something else.
+    command.args(["check-ignore", "--quiet", "--"]).arg(Path::new(".").join(path.as_os()));
+    Ok(finish(command, top, Ending::Asked, &|| false)?.found()?.is_some())
 }
 
 /// What git keeps of a work tree beside it.

@@ -60,6 +60,7 @@ pub(crate) fn apply(
         journal,
         applied: Applied::default(),
         left: HashSet::new(),
+        holds_left: HashSet::new(),
         touched: HashSet::new(),
         refused: HashSet::new(),
         put_in: HashMap::new(),
@@ -93,6 +94,8 @@ struct Applier<'a> {
     applied: Applied,
     /// The paths of `applied.left`.
     left: HashSet<RelPath>,
+    /// The directories that they are in.
+    holds_left: HashSet<RelPath>,
     /// Directories in which a name changed.
     touched: HashSet<RelPath>,
     /// Directories that should have given way as a whole and did not: nothing in them goes.
@@ -133,6 +136,7 @@ impl Applier<'_> {
 
     fn leave(&mut self, path: &RelPath, reason: SkipReason) {
         self.left.insert(path.clone());
+        self.holds_left.insert(path.parent().unwrap_or_default());
         self.applied.left.push(Skip { path: path.clone(), reason });
     }
 
@@ -331,6 +335,9 @@ impl Applier<'_> {
         }
         self.touch(&action.path);
         if stat.kind == FileKind::Dir {
+            if self.holds_left.contains(&action.path) {
+                return Ok(Step::Left(SkipReason::NotEmpty));
+            }
             return remove_empty_dir(&parent, name);
         }
         if self.is_another_name(&stat, &action.path, &parent)? {
@@ -462,7 +469,7 @@ fn is_as_saved(
 fn remove_empty_dir(parent: &Dir, name: &[u8]) -> Result<Step> {
     match parent.remove_dir(name) {
         Ok(()) => Ok(Step::Done),
-        // Something was put into it meanwhile, or something in it stays.
+        // Something was put into it meanwhile.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
             Ok(Step::Left(SkipReason::Conflict))
         }

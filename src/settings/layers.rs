@@ -61,8 +61,8 @@ pub struct SettingChange {
 /// What all places say.
 ///
 /// The environment has the last word, then the user's file, then that of the workspace. A limit that the
-/// workspace's file lowers counts all the same, unless the environment says otherwise; lists of patterns
-/// are put together.
+/// workspace's file lowers counts all the same, unless the environment says otherwise; lists are put
+/// together.
 #[derive(Debug, Clone, Default)]
 pub struct Configuration {
     workspace: Vec<Given>,
@@ -220,7 +220,7 @@ impl Configuration {
             (InWorkspace::Only(allowed), Value::Switch(value)) if allowed != *value => {
                 format!("is {value}; the file of a workspace may only say {allowed}")
             }
-            (InWorkspace::Add, Value::Patterns(patterns)) => {
+            (InWorkspace::Add, Value::List(patterns)) => {
                 let exception = patterns.iter().find(|pattern| pattern.starts_with('!'))?;
                 format!(
                     "holds {exception:?}; the file of a workspace may leave out more, and take \
@@ -250,14 +250,14 @@ impl Configuration {
 
     fn of(&self, setting: &'static Setting) -> InForce {
         let of = |given: &&Given| std::ptr::eq(given.setting, setting);
-        if let Value::Patterns(_) = (setting.default)() {
+        if let Value::List(_) = (setting.default)() {
             let all = self.workspace.iter().chain(&self.user).chain(&self.environment);
             let given: Vec<Given> = all.filter(of).cloned().collect();
-            let patterns = given.iter().filter_map(|given| match &given.value {
-                Value::Patterns(patterns) => Some(patterns.clone()),
+            let texts = given.iter().filter_map(|given| match &given.value {
+                Value::List(texts) => Some(texts.clone()),
                 _ => None,
             });
-            let value = Value::Patterns(patterns.flatten().collect());
+            let value = Value::List(texts.flatten().collect());
             return InForce { setting, value, given };
         }
         let newest = |layer: &[Given]| layer.iter().rev().find(of).cloned();

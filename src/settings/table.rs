@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::limits;
+use crate::path::RelPath;
 use crate::settings::value::{Kind, Value};
 use crate::settings::{ColorChoice, Settings};
 
@@ -150,18 +151,34 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         name: "capture.exclude",
         kind: Kind::Patterns(true),
-        default: || Value::Patterns(Vec::new()),
+        default: || Value::List(Vec::new()),
         in_workspace: InWorkspace::Add,
         about: "Names left out unless git tracks them, beside `target/`, `node_modules/`, `dist/` and `store.db`; `name/` is of directories only, `!name/` takes one of these back.",
-        set: |settings, value| settings.scope.exclude(patterns(value)),
+        set: |settings, value| settings.scope.exclude(texts(value)),
     },
     Setting {
         name: "capture.secrets",
         kind: Kind::Patterns(false),
-        default: || Value::Patterns(Vec::new()),
+        default: || Value::List(Vec::new()),
         in_workspace: InWorkspace::Add,
         about: "Names whose content is never held, tracked or not, beside those built in; `!name` takes one of these back.",
-        set: |settings, value| settings.scope.add_secrets(patterns(value)),
+        set: |settings, value| settings.scope.add_secrets(texts(value)),
+    },
+    Setting {
+        name: "extras.copy",
+        kind: Kind::Paths,
+        default: || Value::List(Vec::new()),
+        in_workspace: InWorkspace::Refused,
+        about: "What git ignores, and a run in a work tree of its own gets a copy of.",
+        set: |settings, value| settings.extras.copied = paths(value),
+    },
+    Setting {
+        name: "extras.symlink",
+        kind: Kind::Paths,
+        default: || Value::List(Vec::new()),
+        in_workspace: InWorkspace::Refused,
+        about: "What git ignores, and such a run gets a symlink to: it is the same thing for both.",
+        set: |settings, value| settings.extras.linked = paths(value),
     },
     Setting {
         name: "retention.keep",
@@ -276,9 +293,13 @@ fn is_on(value: &Value) -> bool {
     *value == Value::Switch(true)
 }
 
-fn patterns(value: &Value) -> &[String] {
+fn texts(value: &Value) -> &[String] {
     match value {
-        Value::Patterns(patterns) => patterns,
+        Value::List(texts) => texts,
         _ => &[],
     }
+}
+
+fn paths(value: &Value) -> Vec<RelPath> {
+    texts(value).iter().filter_map(|text| RelPath::new(text).ok()).collect()
 }

@@ -38,6 +38,9 @@ cross_mounts = true
 ignore_files = false
 exclude = ["build/", "!dist/"]
 secrets = ["*.token"]
+[extras]
+copy = [".env", "packages/a/cache/"]
+symlink = ["node_modules"]
 [retention]
 keep = 100
 keep_within = "7d"
@@ -301,6 +304,36 @@ fn the_environment_has_the_last_word_and_lists_are_put_together() {
     }
 }
 
+#[test]
+fn what_is_brought_along_lies_below_the_workspace_and_is_for_the_user_to_say() {
+    for (list, reason) in [
+        ("[\"/etc\"]", "holds \"/etc\": it is absolute"),
+        ("[\"a/../../b\"]", "holds \"a/../../b\": it has a `.` or `..` component"),
+        ("[\"\"]", "holds \"\": it is the workspace itself"),
+        ("[\"a//b\"]", "holds \"a//b\": it has an empty component"),
+        (
+            "[\"a/.GIT/hooks\"]",
+            "holds \"a/.GIT/hooks\": it belongs to a version-control system, or to turnpoint",
+        ),
+        ("[\".turnpoint\"]", "holds \".turnpoint\": it belongs to"),
+        ("[1]", "holds 1; a path is a text"),
+        ("\"a\"", "is \"a\"; a list of at most 64 paths below the workspace is expected"),
+    ] {
+        for name in ["copy", "symlink"] {
+            let (configuration, problems) = user(&format!("extras.{name} = {list}"));
+            let expected = format!("`extras.{name}` {reason}");
+            assert!(problems[0].reason.starts_with(&expected), "{}", problems[0]);
+            assert_eq!(configuration.settings().extras, Extras::default());
+        }
+    }
+    let (_, problems) = workspace("", "extras.symlink = [\"node_modules\"]");
+    let told = "/w/.turnpoint.toml:1:18: `extras.symlink` is not for the file of a workspace";
+    assert_eq!(problems, [told]);
+    let (configuration, _) = user("extras.copy = [\"a/b/\", \".env\"]");
+    let copied = configuration.settings().extras.copied;
+    assert_eq!(copied.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", ".env"]);
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -317,8 +350,9 @@ proptest! {
     ) {
         let mut configuration = Configuration::default();
         drop(configuration.take_workspace(Path::new(WORKSPACE), text.as_bytes()));
-        let Settings { scope, home, session, color, pager, upkeep } = configuration.settings();
-        prop_assert_eq!(upkeep, Upkeep::default());
+        let Settings { scope, home, session, color, pager, upkeep, extras } =
+            configuration.settings();
+        prop_assert_eq!((upkeep, extras), (Upkeep::default(), Extras::default()));
         let (default, name) = (ScopeSettings::default(), name.as_bytes());
         prop_assert_eq!((home, session, color, pager), (None, None, ColorChoice::Auto, None));
         prop_assert!(scope.file_limit_bytes <= default.file_limit_bytes);

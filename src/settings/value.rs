@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::clock;
 use crate::id::SessionName;
 use crate::limits;
-use crate::path::printable;
-use crate::settings::NamePatterns;
+use crate::path::{RelPath, printable};
+use crate::settings::{NamePatterns, is_version_control};
 
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub enum Value {
     Time(Duration),
     /// A name, a path, a command or a word.
     Text(String),
-    /// Patterns of names.
-    Patterns(Vec<String>),
+    /// Patterns of names, or paths.
+    List(Vec<String>),
 }
 
 /// What values a setting takes.
@@ -53,6 +53,8 @@ pub enum Kind {
     Command,
     /// Patterns of names; `true`: of directories too, which end in a slash.
     Patterns(bool),
+    /// Paths below the root of a workspace.
+    Paths,
 }
 
 /// A value as it was written down.
@@ -108,6 +110,9 @@ impl Kind {
             Self::Patterns(_) => {
                 format!("a list of at most {} patterns", limits::PATTERNS_MAX)
             }
+            Self::Paths => {
+                format!("a list of at most {} paths below the workspace", limits::EXTRAS_MAX)
+            }
         }
     }
 
@@ -161,7 +166,10 @@ impl Kind {
                 if list.len() <= limits::PATTERNS_MAX =>
             {
                 let patterns = list.iter().map(|written| pattern(written, of_directories));
-                patterns.collect::<Result<_, _>>().map(Value::Patterns)
+                patterns.collect::<Result<_, _>>().map(Value::List)
+            }
+            (Self::Paths, Written::List(list)) if list.len() <= limits::EXTRAS_MAX => {
+                list.iter().map(path).collect::<Result<_, _>>().map(Value::List)
             }
             _ => Err(unfit()),
         }
@@ -179,7 +187,7 @@ impl Kind {
                 Ok(number) => Written::Integer(number.to_string()),
                 Err(_) => Written::Text(text.to_owned()),
             }),
-            Self::Patterns(_) => None,
+            Self::Patterns(_) | Self::Paths => None,
             _ => Some(Written::Text(text.to_owned())),
         }
     }
@@ -197,6 +205,22 @@ fn pattern(written: &Written, of_directories: bool) -> Result<String, String> {
     match NamePatterns::new([name]) {
         Ok(_) => Ok(text.clone()),
         Err((_, reason)) => Err(format!("holds {}: {reason}", written.shown())),
+    }
+}
+
+fn path(written: &Written) -> Result<String, String> {
+    let Written::Text(text) = written else {
+        return Err(format!("holds {}; a path is a text", written.shown()));
+    };
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let unfit = |reason: &str| Err(format!("holds {}: {reason}", written.shown()));
+    match RelPath::new(text) {
+        Err(reason) => unfit(&reason.to_string()),
+        Ok(path) if path.is_root() => unfit("it is the workspace itself"),
+        Ok(path) if path.components().any(is_version_control) => {
+            unfit("it belongs to a version-control system, or to turnpoint")
+        }
+        Ok(path) => Ok(path.to_string()),
     }
 }
 
@@ -271,8 +295,8 @@ impl fmt::Display for Value {
             Self::Size(bytes) => Size(*bytes).fmt(f),
             Self::Time(time) => Time(*time).fmt(f),
             Self::Text(text) => f.write_str(text),
-            Self::Patterns(patterns) => {
-                let quoted: Vec<String> = patterns.iter().map(|text| format!("{text:?}")).collect();
+            Self::List(texts) => {
+                let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
                 write!(f, "[{}]", quoted.join(", "))
             }
         }

@@ -8,12 +8,12 @@ use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::git;
 use crate::id::{CheckpointId, RunId, SessionName};
-use crate::isolate::{self, Ground};
+use crate::isolate::{self, BroughtAlong, Ground};
 use crate::manifest::Trigger;
 use crate::monitor::{Monitor, Notice, Undisturbed};
 use crate::restore::RestoreOptions;
 use crate::runs::{RunRecord, RunState, Runs};
-use crate::settings::ScopeSettings;
+use crate::settings::{Extras, ScopeSettings};
 use crate::store::capturing::{Purpose, home_directory, open_workspace};
 use crate::store::{Store, real_path, session_name};
 use crate::workspaces::Workspaces;
@@ -33,6 +33,8 @@ pub struct IsolateOptions {
     pub command: Vec<String>,
     /// What the checkpoints before and after the command hold, and what of `from` is laid over.
     pub scope: ScopeSettings,
+    /// What of the checkout is brought along.
+    pub extras: Extras,
 }
 
 /// A run: a work tree in which a command may be started. While this exists nobody else removes it.
@@ -41,6 +43,7 @@ pub struct Run {
     pub(super) record: RunRecord,
     pub(super) lock: Lock,
     before: CaptureOutcome,
+    brought: BroughtAlong,
     directory: PathBuf,
     scope: ScopeSettings,
 }
@@ -69,6 +72,11 @@ impl Run {
     /// What was captured before the command.
     pub fn before(&self) -> &CaptureOutcome {
         &self.before
+    }
+
+    /// What was brought along from the checkout, and what could not be.
+    pub fn brought_along(&self) -> &BroughtAlong {
+        &self.brought
     }
 
     /// The variables of the surroundings that must not be inherited: they would have git work on another
@@ -180,7 +188,8 @@ impl Store {
         Ok((record, lock))
     }
 
-    /// Makes the work tree, lays a checkpoint over it and captures it. With an error the lock comes back.
+    /// Makes the work tree, lays a checkpoint over it, brings along what is to come, and captures it. With an
+    /// error the lock comes back.
     fn make_run(
         &self,
         ground: &Ground,
@@ -199,6 +208,9 @@ impl Store {
             if let Some(from) = &options.from {
                 self.lay_over(&path, from, &record.session, &options.scope, monitor)?;
             }
+            // Last, since it takes no place that is taken.
+            let store = self.inner.layout.home();
+            let brought = isolate::bring_along(&record, &options.extras, store, monitor)?;
             let mut capture = capture_options(&record);
             capture.label.clone_from(&options.label);
             capture.scope.clone_from(&options.scope);
@@ -206,10 +218,10 @@ impl Store {
             record.before = Some(before.checkpoint.clone());
             record.state = RunState::Made;
             self.remembered_runs().write(&record)?;
-            Ok(before)
+            Ok((before, brought))
         });
-        let before = match made {
-            Ok(before) => before,
+        let (before, brought) = match made {
+            Ok(made) => made,
             Err(error) => return Err((error, lock)),
         };
         let mut directory = record.path();
@@ -221,7 +233,7 @@ impl Store {
             let text = format!("{below} is not in the commit: the command starts at the top");
             monitor.notice(&Notice::Remark { text });
         }
-        Ok(Run { record, lock, before, directory, scope: options.scope.clone() })
+        Ok(Run { record, lock, before, brought, directory, scope: options.scope.clone() })
     }
 
     fn lay_over(

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use crate::blobs::Blobs;
 use crate::error::Result;
-use crate::id::{CheckpointId, SessionName};
+use crate::id::{CheckpointId, RunId, SessionName};
 use crate::limits;
 use crate::manifest::{EntryKind, read_entries};
 use crate::path::RelPath;
+use crate::runs::{RunState, Runs};
 use crate::sessions::{Found, Sessions};
 use crate::store::history::{CheckpointSummary, ListItem};
-use crate::store::{Reading, Spec, Store, Which};
+use crate::store::{Reading, Spec, Store, Which, real_path};
 use crate::workspaces::Workspaces;
 
 impl Store {
@@ -79,6 +80,19 @@ impl Store {
         });
         let is_dir = |kind: &EntryKind| matches!(kind, EntryKind::Dir { .. });
         Ok(entries.into_iter().map(|entry| (entry.path, is_dir(&entry.kind))).collect())
+    }
+
+    /// The runs that were made from a checkout which `directory` lies in, the newest first: how far each has
+    /// come, and its command.
+    ///
+    /// # Errors
+    /// As [`Store::offered_sessions`].
+    pub fn offered_runs(&self, directory: &Path) -> Result<Vec<(RunId, RunState, Vec<String>)>> {
+        let directory = real_path(directory)?;
+        let (mut records, _) = Runs::new(&self.inner.layout).all()?;
+        records.retain(|record| directory.starts_with(&record.top));
+        records.reverse();
+        Ok(records.into_iter().map(|it| (it.id, it.state, it.command)).collect())
     }
 
     /// The checkpoint that is meant.

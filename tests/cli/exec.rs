@@ -92,12 +92,14 @@ fn what_is_to_end_the_program_reaches_the_command_and_its_end_is_waited_for() {
     }
 }
 
-/// A signal of a process comes after that of the keyboard, which the program would have passed on by then.
+/// The program stands still until the command has the key's signal: if it passed that on, it would come as a
+/// second one, and before the one that the command sends.
 #[test]
 fn a_key_reaches_the_command_once_and_ends_the_program_never() {
     let program = program();
-    let waiting = "n=0; trap 'n=$((n+1))' INT; trap 'echo counted $n; exit 5' TERM; echo ready; \
-                   while ! read line; do :; done; kill -TERM $PPID; while :; do sleep 0.05; done";
+    let waiting = "n=0; trap 'n=$((n+1))' INT; trap 'echo counted $n; exit 5' TERM; \
+                   kill -STOP $PPID; echo ready; while ! read line; do :; done; \
+                   kill -CONT $PPID; kill -TERM $PPID; while :; do sleep 0.05; done";
     let terminal = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = program.other("python3");
     command.arg(terminal).args(["80", "ready", "\u{3}go\n", "true"]);

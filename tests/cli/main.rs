@@ -19,6 +19,7 @@ mod evicting;
 mod exec;
 mod exits;
 mod export;
+mod extras;
 mod help;
 mod hints;
 mod index;

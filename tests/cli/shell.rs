@@ -121,6 +121,38 @@ fn the_other_shells_get_words_and_what_they_are() {
 }
 
 #[test]
+fn runs_are_offered_where_one_is_named_and_checkpoints_to_begin_with() {
+    let program = program();
+    program.git(["init", "-q"]);
+    program.git(["commit", "-q", "--allow-empty", "-m", "first"]);
+    let run = |script: &str, code: i32| {
+        program.run(["exec", "--worktree", "-q", "--", "sh", "-c", script]).exits(code);
+    };
+    run("exit 3", 3);
+    run("exit 0", 0);
+    let of = |options: &[&str]| -> Vec<String> {
+        let listed = program.run([&["worktree", "list", "--json"], options].concat()).ok().json();
+        let runs = listed["runs"].as_array().unwrap().clone();
+        runs.iter().map(|run| run["run"].as_str().unwrap().to_owned()).collect()
+    };
+    let (there, removed) = (of(&[]), of(&["--removed"]));
+    assert_eq!((there.len(), removed.len()), (1, 1));
+    assert_eq!(completed(&program, "turnpoint worktree remove "), there);
+    let all = [there.clone(), removed].concat();
+    assert_eq!(completed(&program, "turnpoint worktree apply "), all);
+    assert_eq!(completed(&program, &format!("turnpoint worktree apply {} ", all[0])), [""; 0]);
+    let zsh = ["complete", "--shell", "zsh", "--", "worktree", "remove", ""];
+    assert_eq!(program.run(zsh).ok().stdout, format!("{}\tsh -c exit 0\n", there[0]));
+    for (line, expected) in [
+        ("turnpoint exec --worktree --from fix-login:", &["1", "0"][..]),
+        ("turnpoint exec --worktree --from @l", &["@later"]),
+        ("turnpoint plan --worktree --from=fi", &["fix-login"]),
+    ] {
+        assert_eq!(completed(&program, line), expected, "{line}");
+    }
+}
+
+#[test]
 fn it_changes_nothing_and_says_nothing_of_what_goes_wrong() {
     let program = program();
     // No index is made, no lock is taken, and no file is touched.

@@ -116,7 +116,7 @@ fn under_every_fault(
             }
         }
     }
-    assert!(tries > 30 * errors_of_each, "{tries}");
+    assert!(tries > 30 * errors_of_each as u64, "{tries}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
 }
 
 /// Bytes that no compression makes shorter, another sequence for each seed.
-fn noise(seed: &[u8]) -> Vec<u8> {
+pub(crate) fn noise(seed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(seed.len());
     blake3::Hasher::new().update(seed).finalize_xof().fill({
         bytes.resize(seed.len(), 0);

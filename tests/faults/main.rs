@@ -20,4 +20,5 @@ mod purge;
 mod races;
 mod recount;
 mod refused;
+mod runs;
 mod soak;

@@ -164,6 +164,8 @@ fn files_that_nobody_may_change_are_named_and_the_rest_is_restored() {
     let at = |name: &str| scene.program.workspace().join(name);
     fs::write(at("d/e/f/deep"), "changed").unwrap();
     fs::write(at("d/e/f/new"), "new").unwrap();
+    fs::create_dir(at("g")).unwrap();
+    fs::write(at("g/held"), "held").unwrap();
     let before = fingerprint::of(&scene.program.workspace());
 
     // Without a place to stage anything nothing is changed.
@@ -175,21 +177,36 @@ fn files_that_nobody_may_change_are_named_and_the_rest_is_restored() {
 
     chattr("+i", &at("a.txt"));
     chattr("+a", &at("d/e/f"));
+    chattr("+i", &at("g/held"));
     let told = scene.program.run(RESTORE).exits(3);
-    let left = ["a.txt", "d/e/f/deep", "d/e/f/new"];
+    let left = ["a.txt", "d/e/f/deep", "d/e/f/new", "g/held"];
     let mut expected = target.clone();
     for path in left {
         assert!(told.stderr.contains(&format!("`{path}`: cannot ")), "{}", told.stderr);
         expected.insert(path.into(), before[Path::new(path)].clone());
     }
+    // Nobody has changed the directory of what stays.
+    assert!(told.stdout.contains("something in it stays\n  g\n"), "{}", told.stdout);
+    expected.insert(PathBuf::from("g"), before[Path::new("g")].clone());
     fingerprint::assert_same(&expected, &fingerprint::of(&scene.program.workspace()));
     chattr("-i", &at("a.txt"));
     chattr("-a", &at("d/e/f"));
+    chattr("-i", &at("g/held"));
 
     scene.program.run(RESTORE).ok();
     fingerprint::assert_same(&target, &fingerprint::of(&scene.program.workspace()));
     scene.program.run(["undo", "--yes"]).ok();
     scene.program.run(["undo", "--yes"]).ok();
+    fingerprint::assert_same(&before, &fingerprint::of(&scene.program.workspace()));
+
+    // Another undo would take back what came before: what brings back the rest is named.
+    scene.program.run(RESTORE).ok();
+    chattr("+i", &at("a.txt"));
+    let told = scene.program.run(["undo", "--yes"]).exits(3);
+    chattr("-i", &at("a.txt"));
+    let (_, hint) = told.stderr.split_once("hint: `turnpoint restore ").unwrap();
+    let (checkpoint, _) = hint.split_once("` brings back the rest").unwrap();
+    scene.program.run(["restore", checkpoint, "--yes"]).ok();
     fingerprint::assert_same(&before, &fingerprint::of(&scene.program.workspace()));
     scene.assert_whole("files that nobody could change");
     assert_nothing_left(&scene, "files that nobody could change");

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::scene::BINARY;
 use crate::support::program::{Program, Run, run};
 
-const CALLS: &str = "write,pwrite64,fsync,fdatasync,syncfs,rename,renameat,renameat2,link,linkat,\
+pub(crate) const CALLS: &str = "write,pwrite64,fsync,fdatasync,syncfs,rename,renameat,renameat2,link,linkat,\
                      unlink,unlinkat,mkdir,mkdirat,rmdir,ftruncate,open,openat,openat2";
 
 /// No step is waited for longer.
@@ -52,10 +52,16 @@ pub(crate) fn of(program: &Program, arguments: &[&str]) -> Vec<Step> {
 /// As [`of`], of other calls.
 #[track_caller]
 pub(crate) fn with(program: &Program, arguments: &[&str], calls: &str) -> Vec<Step> {
+    ending(program, arguments, calls, 0)
+}
+
+/// As [`with`], of a run that ends with `status`.
+#[track_caller]
+pub(crate) fn ending(program: &Program, arguments: &[&str], calls: &str, status: i32) -> Vec<Step> {
     let log = program.root().join("steps");
     let trace = format!("trace=execve,{calls}");
     let wrapper = ["strace", "-f", "-qq", "-o", log.to_str().unwrap(), "-e", &trace];
-    run(&mut traced(program, &wrapper, arguments)).ok();
+    run(&mut traced(program, &wrapper, arguments)).exits(status);
     let text = fs::read_to_string(&log).unwrap();
     let main = text.split_whitespace().next().unwrap();
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();

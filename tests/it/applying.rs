@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use turnpoint::id::RunId;
 use turnpoint::manifest::RestoreVerb;
-use turnpoint::settings::PruneRule;
+use turnpoint::settings::{PruneRule, Upkeep};
 use turnpoint::{
     CaptureOptions, GoingBackError, IsolateOptions, IsolationError, MergeConflict, RemoveOptions,
     RestoreOptions, RestoreOutcome, Result, Store, VerifyOptions,
@@ -355,6 +355,41 @@ fn what_was_laid_over_the_commit_is_not_of_the_run() {
 }
 
 #[test]
+fn what_the_run_has_ignored_since_is_not_taken_for_deleted() {
+    let checkout = Checkout::new([("a", file("0"))]);
+    tree::build(&checkout.top, [("draft/x", file("draft")), ("draft/y", file("draft"))]);
+    let captured = checkout.store.capture(&checkout.top, &CaptureOptions::default(), &()).unwrap();
+    let mut options = IsolateOptions::default();
+    options.from = Some(captured.checkpoint);
+    let (id, _) = checkout.run_as(&options, |top| {
+        tree::build(top, [(".gitignore", file("draft/\n"))]);
+        fs::remove_file(top.join("draft/y")).unwrap();
+    });
+    let outcome = checkout.bring(id);
+    assert_eq!((outcome.changed, skips(&outcome)), (1, vec!["draft ignored".to_owned()]));
+    assert_eq!(read(&checkout.top, ".gitignore"), "draft/\n");
+    for name in ["draft/x", "draft/y"] {
+        assert_eq!(read(&checkout.top, name), "draft");
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_the_checkout_by_now_is_left_alone() {
+    let checkout = Checkout::new([("a", file("0"))]);
+    let (id, _) = checkout.run(|top| fs::write(top.join("a"), "1").unwrap());
+    let removal = RemoveOptions::default();
+    checkout.store.remove_run_of(&checkout.top, id, &removal, &()).map(drop).unwrap();
+    let moved = checkout.dir.path().canonicalize().unwrap().join("moved");
+    fs::rename(&checkout.top, &moved).unwrap();
+    checkout.store.capture(&moved, &CaptureOptions::default(), &()).map(drop).unwrap();
+    git(checkout.dir.path(), &["clone", "-q", "moved", "work"]);
+    let refused = isolation(checkout.apply(id).unwrap_err());
+    let path = checkout.top.clone();
+    assert_eq!(refused, IsolationError::OtherCheckout { id, path });
+    assert_eq!((read(&checkout.top, "a"), read(&moved, "a")), ("0".into(), "0".into()));
+}
+
+#[test]
 fn a_run_is_applied_to_the_checkout_that_it_was_made_from_wherever_one_stands() {
     let checkout = Checkout::new([("a", file("0")), ("sub/b", file("0"))]);
     let linked = checkout.dir.path().join("linked");
@@ -445,6 +480,11 @@ fn the_checkpoint_that_a_run_began_with_stays_as_long_as_the_run() {
     let is_there = || checkout.store.show(&before, &()).is_ok();
     let pruned = checkout.store.prune(Some(&session), rule, &()).unwrap();
     assert_eq!((pruned.pruned.len(), is_there()), (3, true));
+    let mut upkeep = Upkeep::default();
+    upkeep.budget_bytes = Some(0);
+    let evicted = checkout.store.with_upkeep(upkeep).gc(&()).unwrap().evict;
+    assert_eq!((evicted.evicted, is_there()), (vec![], true));
+    assert!(evicted.short_bytes > 0, "nothing else could go");
     assert_eq!(checkout.bring(id).changed, 2);
     let removal = RemoveOptions::default();
     checkout.store.remove_run_of(&checkout.top, id, &removal, &()).map(drop).unwrap();
