@@ -162,6 +162,16 @@ impl Store {
         Ok(current)
     }
 
+    /// The top of the git checkout that `current` lies in, and `current` itself where it lies in none: what a
+    /// run that is made there is made from.
+    ///
+    /// # Errors
+    /// As [`Store::locate`].
+    pub fn checkout_at(current: &Path) -> Result<PathBuf> {
+        let current = real_path(current)?;
+        Ok(git::repository_of(&current).map_or(current, |repository| repository.top))
+    }
+
     /// The nearest known workspace at or above `directory`, a real path. A store that is not there, or cannot
     /// be read, knows none.
     pub fn known_root(&self, directory: &Path) -> Option<PathBuf> {

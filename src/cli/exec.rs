@@ -16,7 +16,7 @@ use turnpoint::manifest::Trigger;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{
     BroughtAlong, CaptureOptions, CaptureOutcome, CompareOptions, Comparison, Error, Extra,
-    ExtraKind, IsolateOptions, RemovedRun, Run,
+    ExtraKind, IsolateOptions, RemovedRun, Run, Store,
 };
 
 use crate::cli::context::Context;
@@ -260,10 +260,11 @@ pub(crate) fn isolated<'a>(
         )?;
         options.from = Some(context.resolve(&spec)?);
     }
-    let root = context.root()?;
+    let directory = context.settings.directory.clone();
+    // What it is made from, whatever of it is a workspace of its own.
+    let root = Store::checkout_at(&directory)?;
     let values = context.configuration_as_understood(&root).settings();
     (options.scope, options.extras) = (values.scope, values.extras);
-    let directory = context.settings.directory.clone();
     let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
     tell_incomplete(run.before(), context);
     let brought = run.brought_along().clone();

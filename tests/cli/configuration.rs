@@ -314,6 +314,10 @@ fn a_broken_workspace_file_keeps_nobody_from_their_files() {
     }
     assert!(!program.workspace().join("b.txt").exists());
     program.run(["worktree", "remove", id, "--yes"]).ok();
+    // Of a run the file at the top of its checkout counts, wherever one stands.
+    let below = ["-C", "build", "exec", "--worktree", "--session", "w", "--", "true"];
+    let told = program.run(below).ok().stderr;
+    assert!(told.contains("work/.turnpoint.toml:1:9: it is not TOML"), "{told}");
     let back = fs::read(Path::new(into).join("a.txt")).unwrap();
     assert_eq!(back, b"a");
     program.run(["exec", "--session", "s", "--", "true"]).ok();
