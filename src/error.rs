@@ -605,7 +605,7 @@ impl Error {
             }
             Self::SessionNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
             Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
-                format!("these exist: {}", listed(nearest))
+                format!("the nearest that exist: {}", listed(nearest))
             }
             Self::LabelNotFound { nearest, .. } if nearest.is_empty() => {
                 "`turnpoint label` gives one; `turnpoint list` shows them".to_owned()

@@ -36,8 +36,8 @@ pub(crate) use shell::{CompleteArguments, CompletionsArguments, ManArguments, Sh
 ///
 /// A checkpoint is the state of a workspace (a directory tree) at one moment. It is named by its
 /// session and its number there: `SESSION SEQ` or `SESSION:SEQ`. Without a session the one is meant that
-/// `TURNPOINT_SESSION` names, else the newest of this workspace; `latest` is the newest checkpoint,
-/// `latest~2` the second before it, and `@LABEL` the newest with that label.
+/// `TURNPOINT_SESSION` names, else the newest of this workspace; `latest` is the newest checkpoint that
+/// is no safety checkpoint, `latest~2` the second before it, and `@LABEL` the newest with that label.
 ///
 /// The workspace is the directory given with -C; else the nearest known workspace at or above the
 /// current directory; else the top of its git repository; else the current directory.

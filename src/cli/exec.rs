@@ -43,8 +43,9 @@ const NOT_FOUND: u8 = 127;
 /// Input, output and exit status are the command's own; what it changed is told at the end, on standard
 /// error. Ends with 125 if there is something wrong with turnpoint itself, and then the command was not
 /// started unless that is said; with 126 if the command cannot be run, with 127 if there is none of that
-/// name. With --worktree it runs in a work tree of its own, made from the commit of HEAD, where it cannot
-/// harm what is here; that is kept if the command succeeds, and else removed once everything in it is held.
+/// name. With --worktree it runs in a work tree of its own, where it cannot harm what is here; that is kept if
+/// the command succeeds, and else removed once everything in it is held. It is made from the commit of HEAD:
+/// what is not committed here is not in it, unless `--from latest` lays the newest checkpoint over it.
 #[derive(Debug, Args)]
 #[command(override_usage = "turnpoint exec [OPTIONS] -- COMMAND [ARGUMENT]...")]
 #[command(after_help = "Examples:\n  \
@@ -474,7 +475,8 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
         }
         Some(RunAccount { removed: Some(removed), .. }) => {
             style.complain(Kind::Note, &format!("its work tree {path} was removed"));
-            for line in worktree::left(removed.kept.as_ref(), &removed.refs) {
+            for line in worktree::left(removed.kept.as_ref(), &removed.refs, removed.left_out.files)
+            {
                 printer::aside(&format!("  {line}"));
             }
         }

@@ -105,7 +105,14 @@ fn told(logged: &Logged) -> String {
             format!("{} from {}", paths.join(", "), ids(details.get("checkpoints")))
         }
         "worktree-remove" => {
-            let kept = id("kept").map(|id| format!("; {id} holds its files")).unwrap_or_default();
+            let gone =
+                details.get("left_out").and_then(|it| it.get("files")).and_then(Value::as_u64);
+            let but = match gone.unwrap_or(0) {
+                0 => String::new(),
+                gone => format!(" but for {}", format::counted(gone, "file", "files")),
+            };
+            let kept = id("kept").map(|id| format!("; {id} holds its files{but}"));
+            let kept = kept.unwrap_or_default();
             format!("{} in {}{kept}", text("run"), text("path"))
         }
         "quarantine" => format!("{}: {}", text("file"), text("why")),

@@ -18,6 +18,8 @@ use crate::cli::stat;
 /// command itself prints goes to standard error. Nothing of it is here until `turnpoint worktree apply`
 /// brings it. Exit codes are those of `exec`: the command's own, and 125 also if what it changed cannot be
 /// told. If the command fails there is no proposal, and its work tree is removed once all in it is held.
+/// The work tree is made from the commit of HEAD: what is not committed here is not in it, unless
+/// `--from latest` lays the newest checkpoint over it.
 #[derive(Debug, Args)]
 #[command(override_usage = "turnpoint plan --worktree [OPTIONS] -- COMMAND [ARGUMENT]...")]
 #[command(after_help = "Examples:\n  \

@@ -236,10 +236,11 @@ fn describe(notice: &Notice) -> (Kind, NoticeDocument) {
         | Notice::PurgeLeftOpen { .. } => describe_interrupted(notice),
         Notice::Remark { text } => (Kind::Note, "remark", text.clone()),
         Notice::LeftOut { path, paths, files, bytes } => (
-            Kind::Note,
+            // Said to whoever wants to hear of nothing else, too: it is gone then.
+            Kind::Warning,
             "left-out",
             format!(
-                "no checkpoint holds {} ({}) in {}: {}",
+                "no checkpoint holds {} ({}) in {}, which is removed: {}",
                 format::counted(*files, "file", "files"),
                 format::size(*bytes),
                 path.display(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
-use turnpoint::id::RunId;
+use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{
     BadFile, Error, KeptRun, LeftOut, PrunedRuns, RemoveOptions, RemovedRun, RestoreOptions,
@@ -271,9 +271,15 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     for run in runs {
         let age = format::age(run.started_at, now);
         context.printer.line(format_args!("{}  {age}  {}", run.id, command(run)))?;
-        for line in left(run.kept.as_ref(), &run.refs) {
+        for line in left(run.kept.as_ref(), &run.refs, 0) {
             context.printer.line(format_args!("  {line}"))?;
         }
+    }
+    if !context.is_quiet() {
+        context.printer.flush()?;
+        let text = "`turnpoint worktree apply RUN` brings here what one of them changed, `turnpoint \
+                    restore CHECKPOINT --into DIR` writes its files into a new directory";
+        context.printer.style().complain(Kind::Hint, text);
     }
     Ok(())
 }
@@ -289,9 +295,13 @@ pub(crate) fn named(paths: &[(RelPath, String)]) -> String {
     named.join(", ")
 }
 
-/// What is left of a run that was removed, a line each.
-pub(crate) fn left(kept: Option<&turnpoint::id::CheckpointId>, refs: &[String]) -> Vec<String> {
-    let files = kept.map(|kept| format!("{kept} holds its files"));
+/// What is left of a run that was removed, a line each; `gone` files of it are not.
+pub(crate) fn left(kept: Option<&CheckpointId>, refs: &[String], gone: u64) -> Vec<String> {
+    let but = match gone {
+        0 => String::new(),
+        _ => format!(", but for {} that went with it", format::counted(gone, "file", "files")),
+    };
+    let files = kept.map(|kept| format!("{kept} holds its files{but}"));
     files.into_iter().chain(refs.iter().map(|name| format!("{name} leads to its work"))).collect()
 }
 
@@ -406,7 +416,7 @@ fn work_in(run: &RunSummary, holds_ignored: bool) -> String {
 
 fn tell(removed: &RemovedRun, context: &mut Context) -> io::Result<()> {
     context.printer.prose(&format!("removed run {}", removed.id))?;
-    for line in left(removed.kept.as_ref(), &removed.refs) {
+    for line in left(removed.kept.as_ref(), &removed.refs, removed.left_out.files) {
         context.printer.line(format_args!("  {line}"))?;
     }
     Ok(())

@@ -283,10 +283,20 @@ impl IsolationError {
             }
             Self::RefLocked { .. } => "wait for it, or end the process; then try again".to_owned(),
             Self::Unfinished { .. } => "finish or abort it there, and try again".to_owned(),
-            Self::NotHeld { .. } => {
-                "move them elsewhere or commit them; `turnpoint worktree remove --ignored` holds what is \
-                 excluded, `--discard` gives up all of them"
-                    .to_owned()
+            Self::NotHeld { path, left } => {
+                let run = path.file_name().unwrap_or_default().display();
+                let is_excluded = |(_, reason): &(RelPath, String)| reason == "excluded";
+                let holds = if left.iter().any(is_excluded) {
+                    format!(
+                        "`turnpoint worktree remove --ignored {run}` holds what is only excluded; "
+                    )
+                } else {
+                    String::new()
+                };
+                format!(
+                    "move what you need elsewhere; {holds}`turnpoint worktree remove --discard {run}` \
+                     gives all of it up"
+                )
             }
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
             Self::ApplyConflicts { id, .. } => format!(

@@ -105,11 +105,11 @@ fn a_number_that_was_dropped_says_where_that_is_told() {
     program.run(["capture", "--session", "s"]).ok();
     program.run(["prune", "--keep", "1", "--yes"]).ok();
     let gone = program.run(["show", "s", "0"]).exits(2).stderr;
-    let hint = "hint: these exist: 1; `turnpoint operations` says what was dropped\n";
+    let hint = "hint: the nearest that exist: 1; `turnpoint operations` says what was dropped\n";
     assert!(gone.ends_with(hint), "{gone}");
     assert!(program.run(["operations"]).ok().stdout.contains("s: 0"), "{gone}");
     let never = program.run(["show", "s", "7"]).exits(2).stderr;
-    assert!(never.ends_with("hint: these exist: 1\n"), "{never}");
+    assert!(never.ends_with("hint: the nearest that exist: 1\n"), "{never}");
     program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
     let deleted = program.run(["show", "s", "0"]).exits(2).stderr;
     assert!(deleted.contains("`turnpoint operations` what was dropped"), "{deleted}");
