@@ -459,16 +459,19 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
     }
     let style = context.printer.style();
     let path = printable(account.root.as_os_str().as_encoded_bytes());
+    let is_same = account.compared.as_ref().is_some_and(|it| it.changes.is_empty());
     match &account.run {
-        None if account.compared.as_ref().is_some_and(|it| it.changes.is_empty()) => {}
+        None if is_same => {}
         None => {
             let text = format!("`turnpoint restore {}` goes back to before it", account.before);
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { id, branch, removed: None, .. }) => {
             style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
-            let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
-            style.complain(Kind::Hint, &text);
+            if !is_same {
+                let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
+                style.complain(Kind::Hint, &text);
+            }
             let text =
                 format!("`turnpoint worktree remove {id}` removes it once what is in it is held");
             style.complain(Kind::Hint, &text);

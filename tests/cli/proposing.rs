@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::program::{Program, Run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, ground, only, program};
+use crate::worktree::{assert_cleared, ground, only, program, runs};
 
 /// `plan --worktree ... -- sh -c SCRIPT`.
 fn plan(program: &Program, options: &[&str], script: &str) -> Run {
@@ -156,4 +156,16 @@ fn what_cannot_be_told_is_no_proposal_and_the_work_tree_is_there() {
     assert!(path.join("made.txt").exists());
     program.run(["worktree", "apply", &id, "--yes"]).ok();
     assert!(program.workspace().join("made.txt").exists());
+}
+
+#[test]
+fn a_command_that_changes_nothing_leaves_nothing_to_apply() {
+    let program = program();
+    let run = plan(&program, &[], "true").ok();
+    assert!(run.stdout.starts_with("nothing differs between "), "{}", run.stdout);
+    let (id, _) = only(&program);
+    assert!(run.stderr.contains(&format!("`turnpoint worktree remove {id}`")), "{}", run.stderr);
+    assert!(!run.stderr.contains("worktree apply"), "{}", run.stderr);
+    program.run(["worktree", "remove", &id]).ok();
+    assert_eq!(runs(&program, &[]), Vec::<Value>::new());
 }
