@@ -20,7 +20,7 @@ use crate::support::program::{Run, run};
 
 /// How many points of each operation.
 const POINTS: usize = 16;
-/// How many of one that takes long.
+/// How many of one that takes long, or has its steps in common with another.
 const POINTS_FEW: usize = 10;
 
 pub(crate) fn is_long() -> bool {
@@ -313,13 +313,13 @@ fn a_collection() {
     for seq in 0..newest - 1 {
         scene.forget(seq);
     }
-    kill_at_each(&mut scene, &["gc"], POINTS * 2, assert_recovers);
+    kill_at_each(&mut scene, &["gc"], POINTS, assert_recovers);
 }
 
 #[test]
 fn an_index_built_anew() {
     let mut scene = three_turns();
-    kill_at_each(&mut scene, &["doctor", "--rebuild"], POINTS, assert_recovers);
+    kill_at_each(&mut scene, &["doctor", "--rebuild"], POINTS_FEW, assert_recovers);
 }
 
 #[test]
@@ -434,8 +434,8 @@ fn assert_mixed(found: &Fingerprint, before: &Fingerprint, target: &Fingerprint,
     }
 }
 
-fn restore(mut scene: Scene, target: &Fingerprint, command: &[&str]) {
-    kill_at_each(&mut scene, command, POINTS, |scene, death| {
+fn restore(mut scene: Scene, target: &Fingerprint, command: &[&str], most: usize) {
+    kill_at_each(&mut scene, command, most, |scene, death| {
         after_restore(scene, death, target, command);
     });
 }
@@ -444,7 +444,7 @@ fn restore(mut scene: Scene, target: &Fingerprint, command: &[&str]) {
 fn a_restore() {
     let scene = three_turns_and_changes();
     let target = scene.acknowledged().next().unwrap().1.clone();
-    restore(scene, &target, &["restore", "s:0", "--yes", "--json"]);
+    restore(scene, &target, &["restore", "s:0", "--yes", "--json"], POINTS);
 }
 
 #[test]
@@ -457,7 +457,7 @@ fn a_restore_of_given_paths() {
         target.extend(from.get(path).map(|node| (path.to_owned(), node.clone())));
     }
     let command = ["restore", "s:1", "a.txt", "d/e", "new-1", "--yes", "--json"];
-    restore(scene, &target, &command);
+    restore(scene, &target, &command, POINTS_FEW);
 }
 
 #[test]
@@ -497,5 +497,5 @@ fn an_undo() {
     let scene = three_turns_and_changes();
     let target = fingerprint::of(&scene.program.workspace());
     scene.program.run(["restore", "s:0", "--yes"]).ok();
-    restore(scene, &target, &["undo", "--yes", "--json"]);
+    restore(scene, &target, &["undo", "--yes", "--json"], POINTS_FEW);
 }
