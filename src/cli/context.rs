@@ -171,7 +171,11 @@ impl Context {
         let Some(first) = problems.first_mut() else { return Ok(configuration.settings()) };
         first.hint.push_str(if first.hint.ends_with('?') { " " } else { "; " });
         let file = self.as_typed_here(root, WORKSPACE_FILE);
-        let way_out = ["`turnpoint restore CHECKPOINT ", &file, "` brings an earlier one back"];
+        let way_out = [
+            "`turnpoint restore CHECKPOINT ",
+            &file,
+            "` brings an earlier one back; `cat` and `restore --into DIR` work whatever it says",
+        ];
         first.hint.extend(way_out);
         Err(Error::from(ConfigurationError { problems }).into())
     }

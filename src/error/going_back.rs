@@ -186,8 +186,9 @@ impl GoingBackError {
                 checkpoint.session
             ),
             Self::RevertConflicts { checkpoint, .. } => format!(
-                "nothing was written; `turnpoint diff {checkpoint}` shows what was done since, and \
-                 `turnpoint log PATH --patch` what each checkpoint changed"
+                "nothing was written; `turnpoint revert {checkpoint} PATH...` takes back what you name \
+                 alone; `turnpoint diff {checkpoint}` shows what was done since, and `turnpoint log \
+                 PATH --patch` what each checkpoint changed"
             ),
             Self::PlanUnreadable { .. } => {
                 "`turnpoint restore --plan-out FILE` writes one".to_owned()
