@@ -128,7 +128,8 @@ pub const VIEWS: &[View] = &[
     },
     View {
         name: "turns",
-        about: "One row for each turn.",
+        about: "One row for each turn: a checkpoint with the trigger `turn-start` and the next one of its \
+                session and workspace with `turn-end`.",
         columns: &[
             SESSION,
             START_SEQ,
