@@ -167,6 +167,30 @@ pub(crate) fn observe(
     Ok(observation)
 }
 
+/// As [`observe`] by hints, and by the part of what is known that they need. `None` where that part does
+/// not do: see [`walk::walk_hinted`]; and where anything of the store is known to be lost, which a look at
+/// everything heals.
+///
+/// Cost: as [`walk::walk_hinted`].
+pub(crate) fn observe_hinted(
+    access: &Access,
+    open: &OpenWorkspace,
+    settings: &ScopeSettings,
+    known: &KnownTree,
+    hints: &[RelPath],
+    monitor: &dyn Monitor,
+) -> Result<Option<Observation>> {
+    if !lost_blobs(access)?.is_empty() {
+        return Ok(None);
+    }
+    let start_ns = disk::coarse_now_ns();
+    let hints = Some(hints.to_vec());
+    let detail = Detail::Changes;
+    let options = WalkOptions { detail, hints, ..walk_options(access, open)? };
+    let walked = walk::walk_hinted(&open.dir, &open.path, settings, &options, known, monitor)?;
+    Ok(walked.map(|walked| Observation { walked, start_ns }))
+}
+
 /// As [`observe`], and leaves nothing behind, not even a hint for the next time.
 pub(crate) fn only_look(
     access: &Access,

@@ -48,7 +48,9 @@ use crate::walk::tracked::{Answer, Job};
 
 #[cfg(test)]
 pub(crate) use graft::Forced;
-pub(crate) use known::{CachedEntry, KnownIgnoreFile, KnownRules, KnownTree, Stamps};
+pub(crate) use known::{
+    CachedEntry, Census, KnownIgnoreFile, KnownRules, KnownTree, Remainder, Stamps,
+};
 pub(crate) use part::{WalkedPart, is_listed, walk_part};
 pub(crate) use tracked::TrackedCache;
 
@@ -170,7 +172,7 @@ impl Walked {
 }
 
 /// Walks the workspace `root`, which is at `root_path`: absolute, without symlinks. What `known` says
-/// of an earlier walk saves listing what has not changed since.
+/// of an earlier walk, all of it, saves listing what has not changed since.
 ///
 /// # Errors
 /// [`Error::Cancelled`]; [`Error::Io`] where the root cannot be listed or is no longer at its path
@@ -192,25 +194,39 @@ pub(crate) fn walk(
     known: Option<&KnownTree>,
     monitor: &dyn Monitor,
 ) -> Result<Walked> {
-    monitor.phase(Phase::Walk, None);
-    let attempt = Attempt {
-        root,
-        root_path,
-        settings,
-        options,
-        repository: git::repository_of(root_path),
-        pool: Arc::new(threads::pool_of(options.threads, "walk")?),
-        monitor,
-    };
+    let attempt = Attempt::new(root, root_path, settings, options, monitor)?;
     if let Some(known) = known
-        && let Some(rules) = &known.rules
         // Where hints are followed no stamp of a directory is relied upon.
         && (options.hints.is_some() || disk::file_system(root)?.keeps_directory_stamps)
-        && let Some(walked) = attempt.by_known(&known.entries, rules)?
+        && let Some(walked) = attempt.by_known(known)?
     {
         return Ok(walked);
     }
     attempt.anew()
+}
+
+/// Walks by hints, of which `options` has some, and by the part of an earlier walk that they need. `None`
+/// where more than that part is needed: where git has something to say, rules are others, a directory of
+/// which not all is at hand is gone.
+///
+/// # Errors
+/// As [`walk`].
+///
+/// Cost: what is looked at, a stat for each ignore file, and a pass over the part.
+pub(crate) fn walk_hinted(
+    root: &Dir,
+    root_path: &Path,
+    settings: &ScopeSettings,
+    options: &WalkOptions,
+    known: &KnownTree,
+    monitor: &dyn Monitor,
+) -> Result<Option<Walked>> {
+    let attempt = Attempt::new(root, root_path, settings, options, monitor)?;
+    // Asking it takes longer than reading all.
+    if !options.tracked.says_nothing(attempt.repository.as_ref()) {
+        return Ok(None);
+    }
+    attempt.by_known(known)
 }
 
 /// One walk of a workspace, by what is known of it or anew.
@@ -224,27 +240,42 @@ struct Attempt<'a> {
     monitor: &'a dyn Monitor,
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(
+        root: &'a Dir,
+        root_path: &'a Path,
+        settings: &'a ScopeSettings,
+        options: &'a WalkOptions,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Self> {
+        monitor.phase(Phase::Walk, None);
+        let repository = git::repository_of(root_path);
+        let pool = Arc::new(threads::pool_of(options.threads, "walk")?);
+        Ok(Self { root, root_path, settings, options, repository, pool, monitor })
+    }
+
     /// `None` where what is known is of no use.
-    fn by_known(&self, known: &[CachedEntry], rules: &KnownRules) -> Result<Option<Walked>> {
+    fn by_known(&self, known: &KnownTree) -> Result<Option<Walked>> {
+        let KnownTree { entries, rules: Some(rules), remainder } = known else { return Ok(None) };
         let (tree, to_ask) = self.open()?;
-        if !known::rules_hold(&tree, rules, known) {
+        if !known::rules_hold(&tree, rules, entries) {
             return Ok(None);
         }
         *locked(&tree.unread_rules) = Some(rules.clone());
-        let detail = self.options.detail;
+        let (pool, monitor, detail) = (&self.pool, self.monitor, self.options.detail);
         let hints = self.options.hints.as_deref().filter(|_| detail == Detail::Changes);
-        self.run(&tree, to_ask, known, || match hints {
+        self.run(&tree, to_ask, Some(known), || match hints {
             Some(hints) => {
-                known::revisit_hinted(&tree, known, rules, hints, &self.pool, self.monitor)
+                let remainder = remainder.as_ref();
+                known::revisit_hinted(&tree, entries, rules, remainder, hints, pool, monitor)
             }
-            None => known::revisit(&tree, known, rules, detail, &self.pool, self.monitor),
+            None => known::revisit(&tree, entries, rules, detail, pool, monitor),
         })
     }
 
     fn anew(&self) -> Result<Walked> {
         let (tree, to_ask) = self.open()?;
-        let walked = self.run(&tree, to_ask, &[], || {
+        let walked = self.run(&tree, to_ask, None, || {
             parallel::list(&tree, &self.pool, self.monitor)?;
             settle(&tree, self.monitor)?;
             Ok(Some(Revisit::default()))
@@ -269,10 +300,11 @@ impl Attempt<'_> {
         &self,
         tree: &Arc<Tree>,
         to_ask: mpsc::Receiver<Job>,
-        known: &[CachedEntry],
+        known: Option<&KnownTree>,
         list: impl FnOnce() -> Result<Option<Revisit>>,
     ) -> Result<Option<Walked>> {
         let (cache, monitor) = (&self.options.tracked, self.monitor);
+        let entries = known.map_or(&[][..], |known| &known.entries);
         let (listed, answers) = thread::scope(|scope| {
             let asking = scope.spawn(move || {
                 let is_cancelled = || tree.is_cancelled() || monitor.is_cancelled();
@@ -280,7 +312,7 @@ impl Attempt<'_> {
             });
             let end = End(tree);
             let listed = list().and_then(|listed| {
-                listed.map(|listed| self.complete(tree, listed, known)).transpose()
+                listed.map(|listed| self.complete(tree, listed, entries)).transpose()
             });
             drop(end);
             let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -292,11 +324,9 @@ impl Attempt<'_> {
             let replaced = std::io::Error::other("it was replaced meanwhile");
             return Err(replaced).at("walk", self.root_path);
         }
-        finish(Arc::clone(tree), listed, known, answers, self.options, self.monitor).map(Some)
+        finish(Arc::clone(tree), listed, known, answers, self.options, self.monitor)
     }
-}
 
-impl Attempt<'_> {
     /// Puts all that was found into one list, with what was moved meanwhile.
     fn complete(&self, tree: &Tree, mut listed: Revisit, known: &[CachedEntry]) -> Result<Revisit> {
         let batches = std::mem::take(&mut locked(&tree.found).batches);
@@ -378,15 +408,16 @@ fn settle(tree: &Tree, monitor: &dyn Monitor) -> Result<()> {
     Ok(())
 }
 
-/// Puts together what the walk found, with what git had to say.
+/// Puts together what the walk found, with what git had to say; `None` where that concerns what is not at
+/// hand.
 fn finish(
     tree: Arc<Tree>,
     listed: Revisit,
-    known: &[CachedEntry],
+    known: Option<&KnownTree>,
     answers: Vec<Answer>,
     options: &WalkOptions,
     monitor: &dyn Monitor,
-) -> Result<Walked> {
+) -> Result<Option<Walked>> {
     let is_cancelled = || monitor.is_cancelled();
     let (mut unfinished, nested_repositories, rules_moved) = {
         let mut found = locked(&tree.found);
@@ -409,8 +440,13 @@ fn finish(
     }
     let in_force = Digest::of(&in_force);
     // Lists that are made or obeyed are made of all paths and can concern any of them.
-    if !tracked::is_as_known(&answers, &options.tracked, in_force) {
-        listed.report_all(known);
+    if !tracked::is_as_known(&answers, &options.tracked, in_force)
+        && let Some(known) = known
+    {
+        if known.remainder.is_some() {
+            return Ok(None);
+        }
+        listed.report_all(&known.entries);
     }
     let Revisit { mut observations, kept, listed, .. } = listed;
     let tracked =
@@ -439,7 +475,7 @@ fn finish(
     unfinished.sort();
     graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
     let unlisted = graft::limit_omitted(&mut observations);
-    Ok(Walked {
+    Ok(Some(Walked {
         observations,
         kept,
         listed,
@@ -453,7 +489,7 @@ fn finish(
         unfinished,
         unlisted,
         tree,
-    })
+    }))
 }
 
 /// Where `path` is in the sorted list, or would be.

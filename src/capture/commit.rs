@@ -84,7 +84,7 @@ pub(crate) fn commit(
     let created_at = Timestamp::now();
     for _ in 0..NUMBER_TRIES_MAX {
         let Some(id) = reserve(access, operation, &draft.session)? else {
-            protect_again(access, operation, base.map(|base| &base.id), held, trees)?;
+            protect_again(access, operation, base.map(|base| &base.id), trees)?;
             continue;
         };
         let manifest = Manifest {
@@ -164,19 +164,15 @@ fn protect_again(
     access: &Access,
     operation: &mut Operation<'_>,
     base: Option<&CheckpointId>,
-    held: &Held,
     trees: &StoredTrees,
 ) -> Result<()> {
     operation.register_again(base)?;
-    let mut needed: Vec<(BlobHash, u64)> =
-        held.entries.iter().filter_map(|cached| cached.entry.blob()).collect();
+    let mut needed = Vec::new();
+    // The second is what a restore is about to put in place: the checkpoint that has it was given up with
+    // the pins, and what merging made no checkpoint has.
     for tree in [Some(trees.tree), trees.extra].into_iter().flatten() {
         collect_pages(access, tree, &mut needed)?;
-    }
-    if let Some(extra) = &trees.extra {
-        // What a restore is about to put in place: the checkpoint that has it was given up with the pins, and
-        // what merging made no checkpoint has.
-        let entries = read_entries(&access.blobs, extra)?;
+        let entries = read_entries(&access.blobs, &tree)?;
         needed.extend(entries.iter().filter_map(Entry::blob));
     }
     needed.sort_unstable();

@@ -10,7 +10,7 @@ use crate::hash::BlobHash;
 use crate::manifest::{Counts, Entry, EntryKind, Mode, OmitReason};
 use crate::path::RelPath;
 use crate::settings::ScopeSettings;
-use crate::walk::{CachedEntry, Observed, Stamps, What};
+use crate::walk::{CachedEntry, Census, Observed, Stamps, What};
 
 /// When the tree was looked at, and how well its file system tells times apart.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,8 @@ pub(super) struct Known {
     pub(super) kept: Vec<bool>,
     /// Whether equal stamps prove equal content.
     pub(super) are_trusted: bool,
+    /// What there is besides the entries, all of it as it was, where these are a part.
+    pub(super) besides: Option<Census>,
 }
 
 /// A path on its way to becoming an entry.
@@ -88,6 +90,7 @@ pub(super) struct Decided {
     /// The slots whose files are to be read.
     pub(super) to_read: Vec<usize>,
     are_trusted: bool,
+    besides: Option<Census>,
 }
 
 /// Merges what was seen with what is known: which files need no reading.
@@ -100,9 +103,9 @@ pub(super) fn decide(
     settings: &ScopeSettings,
     moment: Moment,
 ) -> Decided {
-    let Known { entries, kept, are_trusted } = known;
+    let Known { entries: known, kept, are_trusted, besides } = known;
     let (edits, slots, to_read) = (Vec::new(), Vec::new(), Vec::new());
-    let mut decided = Decided { known: entries, edits, slots, to_read, are_trusted };
+    let mut decided = Decided { known, edits, slots, to_read, are_trusted, besides };
     let mut at = 0;
     let mut total_bytes = 0u64;
     for Observed { path, stat, what } in observations {
@@ -224,9 +227,10 @@ impl Decided {
 
     /// The result, when all that had to be read was.
     pub(super) fn finish(self, counts: Counts) -> Held {
-        let Self { known, edits, slots, are_trusted, .. } = self;
+        let Self { known, edits, slots, are_trusted, besides, .. } = self;
         let mut held = Held {
             entries: Vec::new(),
+            is_part: besides.is_some(),
             stats: Vec::new(),
             rules: None,
             has_new_rules: false,
@@ -255,6 +259,9 @@ impl Decided {
             held.count(cached);
         }
         held.counts.files_reused -= not_reused;
+        if let Some(besides) = besides {
+            held.count_besides(&besides);
+        }
         held.entries = entries;
         held.changed.sort_unstable();
         held.touched.sort_unstable();
@@ -339,6 +346,15 @@ impl Held {
         let now = now?;
         self.stats.push(stat);
         Some(now)
+    }
+
+    /// Counts what is there besides the entries, all of it whole and as it was.
+    fn count_besides(&mut self, besides: &Census) {
+        self.counts.files_observed += besides.files + besides.symlinks;
+        self.counts.files_reused += besides.files;
+        for (reason, count) in &besides.omitted {
+            *self.counts.omitted.entry(*reason).or_default() += count;
+        }
     }
 
     fn count(&mut self, cached: &CachedEntry) {

@@ -18,7 +18,10 @@ use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest, Hashed};
 use crate::id::{CheckpointId, StoreId};
 use crate::limits;
-use crate::manifest::{self, Above, Counts, Entry, OmitReason, Tree, Unchanged, read_entries};
+use crate::manifest::{
+    self, Above, Counts, Entry, OmitReason, PageRef, PageTree, Tree, Unchanged, read_entries,
+    splice,
+};
 use crate::monitor::{Monitor, Phase};
 use crate::path::RelPath;
 use crate::registration::Operation;
@@ -52,6 +55,8 @@ impl Base {
 pub(crate) struct Held {
     /// In order of path, with the stamps of each file.
     pub(crate) entries: Vec<CachedEntry>,
+    /// Whether these are only a part: all that may have changed is among them, and the base has the others.
+    pub(crate) is_part: bool,
     /// What the file system said about each, in the same order; of a file, when it was read. Empty where
     /// the walk left out what is as it was.
     pub(crate) stats: Vec<FileStat>,
@@ -163,20 +168,21 @@ pub(crate) fn hold(
     let granularity_ns = i64::try_from(granularity_ns).unwrap_or(i64::MAX);
     let moment = Moment { start_ns: observation.start_ns, granularity_ns };
     let lost = lost_blobs(access)?;
-    let (known, known_rules, trusted) = match base {
-        None => (Vec::new(), None, false),
+    let (known, known_rules, trusted, besides) = match base {
+        None => (Vec::new(), None, false, None),
         Some(base) => match base.cache.as_mut() {
             Some(StatCache { tree, .. }) => {
-                (std::mem::take(&mut tree.entries), tree.rules.take(), true)
+                let besides = tree.remainder.take().map(|remainder| remainder.census);
+                (std::mem::take(&mut tree.entries), tree.rules.take(), true, besides)
             }
-            None => (untrusted(readable_entries(access, base)?), None, false),
+            None => (untrusted(readable_entries(access, base)?), None, false, None),
         },
     };
     let Walked { observations, kept, unfinished, mut rules, .. } = observation.walked;
     if let Some(rules) = &mut rules {
         rules.judge(moment.start_ns, moment.granularity_ns);
     }
-    let known = Known { entries: known, kept, are_trusted: trusted };
+    let known = Known { entries: known, kept, are_trusted: trusted, besides };
     let mut decided = decide(observations, known, &lost, settings, moment);
     let reader = Reader {
         access,
@@ -474,12 +480,21 @@ pub(crate) fn store_tree(
     let known: HashSet<BlobHash> =
         above.iter().flat_map(Above::pages).map(|(hash, _)| hash).collect();
     let is_whole = !is_unreadable && known.is_disjoint(&lost);
+    let leaves = above.map(|above| above.leaves).unwrap_or_default();
     let mut built = Vec::new();
     let tree = match base {
         Some(base) if held.same_as_base && is_whole => base.tree,
+        Some(base) if held.is_part => {
+            // What is lost may be anywhere, and only a part was looked at.
+            let is_sound = lost.is_empty();
+            let spliced = if is_sound { splice_onto(access, base, &leaves, held)? } else { None };
+            let Some(spliced) = spliced else { return Ok(StoredTrees::lost(base.tree)) };
+            built.extend(spliced.pages);
+            spliced.tree
+        }
         // A page that was lost is written again; the entries are at hand.
         _ => {
-            let mut leaves = above.map(|above| above.leaves).unwrap_or_default();
+            let mut leaves = leaves;
             leaves.retain(|leaf| !lost.contains(&leaf.hash));
             let unchanged = Unchanged { leaves: &leaves, changed: &held.changed };
             let rebuilt = manifest::rebuild(&held.entries, |cached| &cached.entry, &unchanged);
@@ -501,6 +516,21 @@ pub(crate) fn store_tree(
     held.counts.bytes_stored = published.stored_bytes;
     let found_loss = !lost.is_subset(&held.lost);
     Ok(StoredTrees { tree, extra, found_loss, stored_sizes: published.sizes.into_iter().collect() })
+}
+
+/// The base's tree with what changed in it; `None` where a page of it was lost, which is remembered.
+fn splice_onto(
+    access: &Access,
+    base: &Base,
+    leaves: &[PageRef],
+    held: &Held,
+) -> Result<Option<PageTree>> {
+    let now = |path: &RelPath| {
+        let place = held.entries.binary_search_by(|cached| cached.entry.path.cmp(path));
+        place.ok().map(|at| held.entries[at].entry.clone())
+    };
+    let edits = held.changed.iter().map(|path| (path.clone(), now(path))).collect();
+    unless_lost(access, splice(&access.blobs, &base.tree, leaves, &edits).map(Some))
 }
 
 /// Makes pages, and what is staged already, durable. What is in `lost` is written although it seems to be
@@ -552,4 +582,11 @@ pub(crate) struct StoredTrees {
     pub(crate) found_loss: bool,
     /// The stored length of what was added, in bytes.
     pub(crate) stored_sizes: HashMap<BlobHash, u64>,
+}
+
+impl StoredTrees {
+    /// Nothing was stored, since something of `base` is lost.
+    fn lost(base: Tree) -> Self {
+        Self { tree: base, extra: None, found_loss: true, stored_sizes: HashMap::new() }
+    }
 }

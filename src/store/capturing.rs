@@ -432,12 +432,22 @@ pub(super) fn observe_with_git(
     monitor: &dyn Monitor,
 ) -> Result<(capture::Observation, Option<GitState>)> {
     beside_git(open, monitor, || {
-        let mut known = None;
-        if let Some(base) = base {
-            let cache = StatCache::read(&access.workspaces.directory(open.workspace.id));
-            base.cache = cache.filter(|cache| cache.header == base.described(access.store));
-            known = base.cache.as_ref().map(|cache| &cache.tree);
+        let Some(base) = base else {
+            return capture::observe(access, open, scope, None, look, monitor);
+        };
+        let directory = access.workspaces.directory(open.workspace.id);
+        let describes = |cache: &StatCache| cache.header == base.described(access.store);
+        if let Look::Hinted(hints) = look
+            && let Some(part) = StatCache::read_part(&directory, hints).filter(describes)
+            && let observed =
+                capture::observe_hinted(access, open, scope, &part.tree, hints, monitor)?
+            && let Some(observation) = observed
+        {
+            base.cache = Some(part);
+            return Ok(observation);
         }
+        base.cache = StatCache::read(&directory).filter(describes);
+        let known = base.cache.as_ref().map(|cache| &cache.tree);
         capture::observe(access, open, scope, known, look, monitor)
     })
 }

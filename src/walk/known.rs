@@ -11,9 +11,11 @@
 
 mod hinted;
 mod look;
+mod part;
 mod table;
 
 pub(super) use hinted::revisit_hinted;
+pub(crate) use part::{Census, Remainder};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -91,7 +93,7 @@ pub(crate) struct CachedEntry {
     pub(crate) racy: bool,
 }
 
-/// All that a walk saw.
+/// All that a walk saw, or a part of it.
 #[derive(Debug)]
 pub(crate) struct KnownTree {
     /// In order of path, the root first.
@@ -99,6 +101,8 @@ pub(crate) struct KnownTree {
     /// The rules by which the names were judged; none where that cannot be told from later ones, and
     /// then only the files are known.
     pub(crate) rules: Option<KnownRules>,
+    /// What is not among the entries, where these are what a walk by hints needs.
+    pub(crate) remainder: Option<Remainder>,
 }
 
 /// Everything that decided, besides the tree's names, what is in scope.
@@ -314,9 +318,8 @@ pub(super) fn revisit(
     if tree.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let Some(mut revisit) = account(tree, &table, rules, revisited, pool, monitor)? else {
-        return Ok(None);
-    };
+    let account = account(tree, &table, rules, None, revisited, pool, monitor)?;
+    let Some(mut revisit) = account else { return Ok(None) };
     if detail == Detail::All {
         revisit.kept = Vec::new();
     }
@@ -334,6 +337,7 @@ fn account(
     tree: &Tree,
     table: &Table<'_>,
     rules: &KnownRules,
+    remainder: Option<&Remainder>,
     revisited: Vec<Revisited>,
     pool: &ThreadPool,
     monitor: &dyn Monitor,
@@ -342,9 +346,8 @@ fn account(
     if changed.count() > changed_max(revisited.len()) {
         return Ok(None);
     }
-    let Some(confirmed) = confirm(tree, table, rules, revisited, monitor)? else {
-        return Ok(None);
-    };
+    let confirmed = confirm(tree, table, rules, remainder, revisited, monitor)?;
+    let Some(confirmed) = confirmed else { return Ok(None) };
     let known = table.entries;
     let Confirmed { mut seen, kept, new } = confirmed;
     explore(tree, new, pool, monitor)?;
@@ -370,11 +373,13 @@ struct Confirmed {
 
 /// Goes through the known directories from the top: a directory counts only if the one above it still
 /// leads to it. Those that have changed are listed.
-/// `None` where a directory has other ignore rules than it had.
+/// `None` where a directory has other ignore rules than it had, and where what became of one concerns what
+/// is not at hand.
 fn confirm(
     tree: &Tree,
     table: &Table<'_>,
     rules: &KnownRules,
+    remainder: Option<&Remainder>,
     revisited: Vec<Revisited>,
     monitor: &dyn Monitor,
 ) -> Result<Option<Confirmed>> {
@@ -450,12 +455,23 @@ fn confirm(
         }
     }
     // Their rules were counted before it was known whether they are still reached.
-    let is_reached = |directory: &RelPath| {
-        let number = table.number(directory);
-        number.is_some_and(|number| leads[number])
+    let is_reached = |directory: &RelPath| match table.number(directory) {
+        Some(number) => leads[number],
+        None => remainder.is_some_and(|remainder| lies_beyond(table, remainder, directory)),
     };
-    let are_reached = rules.directories().iter().all(is_reached);
-    Ok(are_reached.then_some(Confirmed { seen: all_seen, kept, new }))
+    let is_as_it_was = |closed: &RelPath| {
+        table.number(closed).is_some_and(|number| kept[table.directories[number]])
+    };
+    let is_accounted_for = rules.directories().iter().all(is_reached)
+        && remainder.is_none_or(|remainder| remainder.closed.iter().all(is_as_it_was));
+    Ok(is_accounted_for.then_some(Confirmed { seen: all_seen, kept, new }))
+}
+
+/// Whether a directory that is not at hand lies in one that is, as it was.
+fn lies_beyond(table: &Table<'_>, remainder: &Remainder, directory: &RelPath) -> bool {
+    let above: Vec<RelPath> = directory.ancestors().collect();
+    let nearest = above.iter().rev().find(|above| table.number(above).is_some());
+    nearest.is_some_and(|nearest| remainder.is_closed(nearest))
 }
 
 /// Whether `stat` is of the known directory. Its names are known by the inode.

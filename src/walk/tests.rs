@@ -98,21 +98,11 @@ impl Case {
         monitor: &dyn Monitor,
     ) -> Option<Walked> {
         let root = Dir::open(path).unwrap();
-        let attempt = Attempt {
-            root: &root,
-            root_path: path,
-            settings: &self.settings,
-            options: &WalkOptions { detail, ..self.options.clone() },
-            repository: git::repository_of(path),
-            pool: Arc::new(threads::pool_of(self.options.threads, "walk").unwrap()),
-            monitor,
-        };
+        let options = WalkOptions { detail, ..self.options.clone() };
+        let attempt = Attempt::new(&root, path, &self.settings, &options, monitor).unwrap();
         match known {
             None => Some(attempt.anew().unwrap()),
-            Some(known) => {
-                let rules = known.rules.as_ref()?;
-                attempt.by_known(&known.entries, rules).unwrap()
-            }
+            Some(known) => attempt.by_known(known).unwrap(),
         }
     }
 
@@ -162,7 +152,7 @@ fn known(walked: &Walked, start_ns: Option<i64>) -> KnownTree {
     for file in rules.iter_mut().flat_map(|rules| &mut rules.ignore_files) {
         file.racy = are_racy(&file.stamps);
     }
-    KnownTree { entries: walked.observations.iter().map(entry).collect(), rules }
+    KnownTree { entries: walked.observations.iter().map(entry).collect(), rules, remainder: None }
 }
 
 /// Asserts that two walks of one tree, which did not change between them, came to the same; the first

@@ -141,6 +141,17 @@ impl TrackedCache {
         self.repositories.len() == 1 && self.repositories.iter().all(is_plain)
     }
 
+    /// Whether it is known of the repository that contains the workspace, as its index is now, and of no
+    /// other, that git tracks nothing that rules leave out, and keeps nothing out of the work tree; or that
+    /// there is no repository.
+    pub(super) fn says_nothing(&self, repository: Option<&Repository>) -> bool {
+        let known = match repository {
+            None => return self.repositories.is_empty(),
+            Some(repository) => self.is_plain(repository),
+        };
+        known && self.repositories.iter().all(|known| known.excluded.is_empty())
+    }
+
     fn known(&self, directory: &RelPath) -> Option<&Known> {
         self.repositories.iter().find(|known| known.directory == *directory)
     }

@@ -9,9 +9,16 @@
 //! in place; one that changed nothing rewrites the header alone. A torn header fails its checksum, and the
 //! cache is as good as lost, which is allowed. When more than half of the file is not used it is written
 //! whole.
+//!
+//! The table also says where each block begins and how much is in it, so that who knows what has changed
+//! reads the blocks concerned and no others.
 
 mod block;
+mod part;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::path::Path;
 
@@ -23,14 +30,16 @@ use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, StoreId};
 use crate::path::RelPath;
 use crate::threads;
-use crate::walk::{CachedEntry, KnownRules, KnownTree};
+use crate::walk::{CachedEntry, Census, KnownRules, KnownTree};
 use crate::workspaces::stat_cache::block::{
-    decode_block, decode_rules, encode_block, encode_rules, put_bytes, take, take_bytes,
+    decode_block, decode_rules, encode_block, encode_rules, put_bytes, put_census, take,
+    take_bytes, take_census, take_path,
 };
+use crate::workspaces::stat_cache::part::Blocks;
 
 /// The name of the file.
 const NAME: &str = "stat-cache";
-const MAGIC: &[u8; 8] = b"tpstat03";
+const MAGIC: &[u8; 8] = b"tpstat04";
 const HEADER_BYTES: usize = 512;
 /// The checksum stands in the last bytes of the header and covers those before it.
 const HEADER_COVERED: usize = HEADER_BYTES - 16;
@@ -75,6 +84,8 @@ struct Parts {
     blocks: Vec<Block>,
     /// The length of the file.
     end: u64,
+    /// What is in the blocks that were read, by number, where not all were.
+    part: Option<BTreeMap<usize, Vec<CachedEntry>>>,
 }
 
 /// A stretch of the file, and its checksum.
@@ -85,18 +96,36 @@ struct Place {
     digest: Digest,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     place: Place,
     count: usize,
     /// The path of its first entry.
     first: RelPath,
+    /// What there is in it.
+    census: Census,
+}
+
+impl Block {
+    /// `None` where there are no entries.
+    fn of(entries: &[CachedEntry], place: Place) -> Option<Self> {
+        let first = entries.first()?.entry.path.clone();
+        Some(Self { place, count: entries.len(), first, census: Census::of(entries) })
+    }
+
+    /// Its entries, if they are what the table says of them.
+    fn read(&self, file: &File, size: u64) -> Option<Vec<CachedEntry>> {
+        let entries = decode_block(&read_place(file, size, &self.place)?, self.count)?;
+        let is_as_said =
+            entries.first()?.entry.path == self.first && Census::of(&entries) == self.census;
+        is_as_said.then_some(entries)
+    }
 }
 
 /// What is new in a cache since it was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct News<'a> {
-    /// All entries as they are now, in order.
+    /// All entries as they are now, in order; of a cache of which a part was read, those of the part.
     pub(crate) entries: &'a [CachedEntry],
     /// The paths of those that are new or not to the letter what they were, and of those that are gone.
     pub(crate) touched: &'a [RelPath],
@@ -112,30 +141,20 @@ impl StatCache {
     ///
     /// Cost: one pass over about 150 bytes an entry, on several threads.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
-        let (file, size) = disk::open_small(&dir.join(NAME), CACHE_BYTES_MAX).ok()??;
-        let head = disk::read_range(&file, 0, HEADER_BYTES)?;
-        let (header, table) = decode_header(&head)?;
-        let (rules_place, blocks) = decode_table(&read_place(&file, size, &table)?)?;
-        // No two blocks are in one place: what is made of them is in proportion to the file.
-        let lengths = blocks.iter().map(|(place, _)| place.length);
-        if lengths.fold(0, u64::saturating_add) > size {
-            return None;
-        }
-        let rules = decode_rules(&read_place(&file, size, &rules_place)?)?;
-        let decode = |(place, count): &(Place, usize)| {
-            decode_block(&read_place(&file, size, place)?, *count)
-        };
+        let Opened { file, header, rules, parts } = Opened::open(dir)?;
+        let (blocks, size) = (&parts.blocks, parts.end);
         // No entry takes less: the table may say more than there is.
         let most = usize::try_from(size).ok()? / ENTRY_BYTES_MIN;
-        let count = |blocks: &[(Place, usize)]| {
-            blocks.iter().fold(0, |sum: usize, (_, count)| sum.saturating_add(*count)).min(most)
+        let count = |blocks: &[Block]| {
+            blocks.iter().fold(0, |sum: usize, block| sum.saturating_add(block.count)).min(most)
         };
+        let decode = |block: &Block| block.read(&file, size);
         let entries = if blocks.len() > BLOCKS_IN_PARALLEL_ABOVE {
             let pool = threads::pool("cache").ok()?;
             let stretch = blocks.len().div_ceil(pool.current_num_threads());
             // The first has room for all: they need not be moved.
-            let one = |(number, stretch): (usize, &[(Place, usize)])| {
-                let expected = if number == 0 { count(&blocks) } else { count(stretch) };
+            let one = |(number, stretch): (usize, &[Block])| {
+                let expected = if number == 0 { count(blocks) } else { count(stretch) };
                 decode_all(stretch, expected, decode)
             };
             let stretches = blocks.par_chunks(stretch).enumerate().map(one);
@@ -146,19 +165,33 @@ impl StatCache {
             stretches.for_each(|mut stretch| entries.append(&mut stretch));
             entries
         } else {
-            decode_all(&blocks, count(&blocks), decode)?
+            decode_all(blocks, count(blocks), decode)?
         };
-        let mut parts = Parts { table, rules: rules_place, blocks: Vec::new(), end: size };
         let mut start = 0;
-        for (place, count) in blocks {
-            let first = entries.get(start)?.entry.path.clone();
-            if start > 0 && entries[start - 1].entry.path >= first {
+        for block in blocks {
+            let first = &entries.get(start)?.entry.path;
+            if start > 0 && entries[start - 1].entry.path >= *first {
                 return None;
             }
-            parts.blocks.push(Block { place, count, first });
-            start += count;
+            start += block.count;
         }
-        Some(Self { header, tree: KnownTree { entries, rules }, parts })
+        let tree = KnownTree { entries, rules, remainder: None };
+        Some(Self { header, tree, parts })
+    }
+
+    /// Reads what a walk by `hints` needs to know, and the blocks that updating the cache by that walk needs;
+    /// `None` where [`StatCache::read`] may give more, or that is as fast.
+    ///
+    /// Cost: the table, which is a thousandth of the cache, and the blocks that have something of the
+    /// hints, of the directories they are in, or of the names in these.
+    pub(crate) fn read_part(dir: &Path, hints: &[RelPath]) -> Option<Self> {
+        let Opened { file, header, rules, mut parts } = Opened::open(dir)?;
+        let mut blocks = Blocks::new(&file, &parts);
+        let part = blocks.select(hints)?;
+        let read = blocks.into_read();
+        parts.part = Some(read);
+        let (entries, remainder) = (part.entries, Some(part.remainder));
+        Some(Self { header, tree: KnownTree { entries, rules, remainder }, parts })
     }
 
     /// Reads what the cache is about, and not its entries; `None` where [`StatCache::read`] would give
@@ -178,10 +211,11 @@ impl StatCache {
     ) -> Result<()> {
         let mut bytes = vec![0; HEADER_BYTES];
         let rules = append(&mut bytes, &encode_rules(rules));
-        let blocks: Vec<(Place, usize)> = entries
-            .chunks(BLOCK_ENTRIES)
-            .map(|chunk| (append(&mut bytes, &encode_block(chunk)), chunk.len()))
-            .collect();
+        let block = |chunk: &[CachedEntry]| {
+            let place = append(&mut bytes, &encode_block(chunk));
+            Block::of(chunk, place)
+        };
+        let blocks: Vec<Block> = entries.chunks(BLOCK_ENTRIES).filter_map(block).collect();
         let table = append(&mut bytes, &encode_table(&rules, &blocks));
         bytes[..HEADER_BYTES].copy_from_slice(&encode_header(header, &table));
         disk::replace(&Dir::open(dir)?, NAME.as_bytes(), &bytes, tmp)
@@ -210,35 +244,59 @@ impl StatCache {
         if news.has_new_rules {
             rules = writing.put(encode_rules(news.rules));
         }
-        let mut blocks = Vec::with_capacity(self.parts.blocks.len());
-        let Some(cut) = cut(&self.parts.blocks, news.entries, news.touched) else {
-            return Self::write(dir, header, news.entries, news.rules, tmp);
+        let cut = match &self.parts.part {
+            None => cut(&self.parts.blocks, news.entries, news.touched),
+            Some(read) => cut_part(&self.parts.blocks, read, &news),
         };
-        for (range, known) in cut {
-            let entries = &news.entries[range];
-            if let Some(place) = known {
-                blocks.push((place, entries.len()));
-                continue;
-            }
+        let Some(cut) = cut else { return self.write_anew(dir, header, &news, tmp) };
+        let mut blocks = Vec::with_capacity(self.parts.blocks.len());
+        for piece in cut {
+            let entries = match piece {
+                Piece::Same(block) => {
+                    blocks.push(block.clone());
+                    continue;
+                }
+                Piece::New(entries) => entries,
+            };
             let length =
                 if entries.len() > BLOCK_ENTRIES_MAX { BLOCK_ENTRIES } else { BLOCK_ENTRIES_MAX };
             for chunk in entries.chunks(length) {
-                blocks.push((writing.put(encode_block(chunk)), chunk.len()));
+                blocks.extend(Block::of(chunk, writing.put(encode_block(chunk))));
             }
         }
         let table = writing.put(encode_table(&rules, &blocks));
-        let used = blocks.iter().map(|(place, _)| place.length).sum::<u64>()
+        let used = blocks.iter().map(|block| block.place.length).sum::<u64>()
             + rules.length
             + table.length
             + HEADER_BYTES as u64;
         if writing.end > 2 * used {
-            return Self::write(dir, header, news.entries, news.rules, tmp);
+            return self.write_anew(dir, header, &news, tmp);
         }
         let dir = Dir::open(dir)?;
         disk::overwrite(&dir, NAME.as_bytes(), &writing.writes)?;
         // Last: what was there is good until then.
         let head = (0, encode_header(header, &table).to_vec());
         disk::overwrite(&dir, NAME.as_bytes(), &[head])
+    }
+
+    /// Writes all of it anew. Where a part was read it is all read now, unless that cannot be trusted: then
+    /// the cache goes.
+    fn write_anew(
+        &self,
+        dir: &Path,
+        header: &CacheHeader,
+        news: &News<'_>,
+        tmp: &Dir,
+    ) -> Result<()> {
+        if self.parts.part.is_none() {
+            return Self::write(dir, header, news.entries, news.rules, tmp);
+        }
+        let Some(whole) = Self::read(dir).filter(|whole| whole.header == self.header) else {
+            return Self::discard(dir);
+        };
+        let mut entries = whole.tree.entries;
+        news.touched.iter().for_each(|path| news.exchange(path, &mut entries));
+        Self::write(dir, header, &entries, news.rules, tmp)
     }
 
     /// Removes the cache, if there is one.
@@ -296,9 +354,9 @@ impl Writing {
 
 /// The entries of some blocks, one after another, with room for `expected`.
 fn decode_all(
-    blocks: &[(Place, usize)],
+    blocks: &[Block],
     expected: usize,
-    decode: impl Fn(&(Place, usize)) -> Option<Vec<CachedEntry>>,
+    decode: impl Fn(&Block) -> Option<Vec<CachedEntry>>,
 ) -> Option<Vec<CachedEntry>> {
     let mut entries = Vec::with_capacity(expected);
     for block in blocks {
@@ -307,46 +365,93 @@ fn decode_all(
     Some(entries)
 }
 
-/// Which of `entries` each block has now, and where the block is if nothing in it was touched; `None` where
-/// the entries cannot be those of the blocks but for what was touched.
-fn cut(
-    blocks: &[Block],
-    entries: &[CachedEntry],
+/// What becomes of a block.
+enum Piece<'a> {
+    /// Nothing in it was touched.
+    Same(&'a Block),
+    /// These are its entries now.
+    New(Cow<'a, [CachedEntry]>),
+}
+
+/// The block that a path is in, or would be. What comes before the first belongs to it.
+fn owner(blocks: &[Block], path: &[u8]) -> usize {
+    blocks.partition_point(|block| block.first.as_bytes() <= path).saturating_sub(1)
+}
+
+/// What becomes of each block; `None` where the entries cannot be those of the blocks but for what was
+/// touched.
+fn cut<'a>(
+    blocks: &'a [Block],
+    entries: &'a [CachedEntry],
     touched: &[RelPath],
-) -> Option<Vec<(Range<usize>, Option<Place>)>> {
+) -> Option<Vec<Piece<'a>>> {
     let mut is_touched = vec![false; blocks.len()];
     for path in touched {
-        // What comes before the first block belongs to it.
-        let after = blocks.partition_point(|block| block.first <= *path);
-        if let Some(is_touched) = is_touched.get_mut(after.saturating_sub(1)) {
+        if let Some(is_touched) = is_touched.get_mut(owner(blocks, path.as_bytes())) {
             *is_touched = true;
         }
     }
-    let mut ranges = Vec::with_capacity(blocks.len());
+    let mut pieces = Vec::with_capacity(blocks.len());
     let mut start = 0;
     for (number, block) in blocks.iter().enumerate() {
         let rest = &entries[start..];
-        let before = |path: &RelPath| rest.partition_point(|cached| cached.entry.path < *path);
-        let count = match blocks.get(number + 1) {
-            _ if !is_touched[number] => {
-                if rest.len() < block.count || rest[0].entry.path != block.first {
-                    return None;
-                }
-                block.count
+        if !is_touched[number] {
+            if rest.len() < block.count || rest[0].entry.path != block.first {
+                return None;
             }
-            None => rest.len(),
-            Some(next) => before(&next.first),
-        };
-        let end = start + count;
-        ranges.push((start..end, (!is_touched[number]).then_some(block.place)));
-        start = end;
+            pieces.push(Piece::Same(block));
+            start += block.count;
+            continue;
+        }
+        let before = |path: &RelPath| rest.partition_point(|cached| cached.entry.path < *path);
+        let count = blocks.get(number + 1).map_or(rest.len(), |next| before(&next.first));
+        pieces.push(Piece::New(rest[..count].into()));
+        start += count;
     }
     if blocks.is_empty() {
-        ranges.push((0..entries.len(), None));
+        pieces.push(Piece::New(entries.into()));
     } else if start < entries.len() {
         return None;
     }
-    Some(ranges)
+    Some(pieces)
+}
+
+/// What becomes of each block, of which some were read; `None` where something was touched in another.
+fn cut_part<'a>(
+    blocks: &'a [Block],
+    read: &BTreeMap<usize, Vec<CachedEntry>>,
+    news: &News<'_>,
+) -> Option<Vec<Piece<'a>>> {
+    let mut edited: BTreeMap<usize, Vec<CachedEntry>> = BTreeMap::new();
+    for path in news.touched {
+        let number = owner(blocks, path.as_bytes());
+        let entries = match edited.entry(number) {
+            Entry::Occupied(edited) => edited.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(read.get(&number)?.clone()),
+        };
+        news.exchange(path, entries);
+    }
+    let piece = |(number, block)| match edited.remove(&number) {
+        Some(entries) => Piece::New(entries.into()),
+        None => Piece::Same(block),
+    };
+    Some(blocks.iter().enumerate().map(piece).collect())
+}
+
+impl News<'_> {
+    /// Puts what is at `path` now in the place of what `entries` have there.
+    fn exchange(&self, path: &RelPath, entries: &mut Vec<CachedEntry>) {
+        let place = |entries: &[CachedEntry]| {
+            entries.binary_search_by(|cached| cached.entry.path.cmp(path))
+        };
+        let now = place(self.entries).ok().map(|at| self.entries[at].clone());
+        match (place(entries), now) {
+            (Ok(at), Some(now)) => entries[at] = now,
+            (Err(at), Some(now)) => entries.insert(at, now),
+            (Ok(at), None) => drop(entries.remove(at)),
+            (Err(_), None) => {}
+        }
+    }
 }
 
 /// Adds `part` to the bytes of a file.
@@ -380,29 +485,57 @@ fn take_place(rest: &mut &[u8]) -> Option<Place> {
     })
 }
 
-fn encode_table(rules: &Place, blocks: &[(Place, usize)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(32 + blocks.len() * 40);
+fn encode_table(rules: &Place, blocks: &[Block]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32 + blocks.len() * 160);
     put_place(rules, &mut bytes);
-    for (place, count) in blocks {
+    for Block { place, count, first, census } in blocks {
         put_place(place, &mut bytes);
         bytes.extend_from_slice(&(*count as u64).to_le_bytes());
+        put_bytes(&mut bytes, first.as_bytes());
+        put_census(census, &mut bytes);
     }
     bytes
 }
 
-fn decode_table(mut rest: &[u8]) -> Option<(Place, Vec<(Place, usize)>)> {
+fn decode_table(mut rest: &[u8]) -> Option<(Place, Vec<Block>)> {
     let rules = take_place(&mut rest)?;
-    let mut blocks = Vec::with_capacity(rest.len() / 40);
+    let mut blocks: Vec<Block> = Vec::new();
     while !rest.is_empty() {
         let place = take_place(&mut rest)?;
         let count = usize::try_from(u64::from_le_bytes(take(&mut rest)?)).ok()?;
-        // None is ever written of nothing, and the others are told apart by their first entries.
-        if count == 0 {
+        let first = take_path(&mut rest)?;
+        // None is ever written of nothing, and they are told apart by their first entries.
+        if count == 0 || blocks.last().is_some_and(|last| last.first >= first) {
             return None;
         }
-        blocks.push((place, count));
+        blocks.push(Block { place, count, first, census: take_census(&mut rest)? });
     }
     Some((rules, blocks))
+}
+
+/// A cache whose blocks are not read yet.
+struct Opened {
+    file: File,
+    header: CacheHeader,
+    rules: Option<KnownRules>,
+    parts: Parts,
+}
+
+impl Opened {
+    fn open(dir: &Path) -> Option<Self> {
+        let (file, size) = disk::open_small(&dir.join(NAME), CACHE_BYTES_MAX).ok()??;
+        let head = disk::read_range(&file, 0, HEADER_BYTES)?;
+        let (header, table) = decode_header(&head)?;
+        let (rules_place, blocks) = decode_table(&read_place(&file, size, &table)?)?;
+        // No two blocks are in one place: what is made of them is in proportion to the file.
+        let lengths = blocks.iter().map(|block| block.place.length);
+        if lengths.fold(0, u64::saturating_add) > size {
+            return None;
+        }
+        let rules = decode_rules(&read_place(&file, size, &rules_place)?)?;
+        let parts = Parts { table, rules: rules_place, blocks, end: size, part: None };
+        Some(Self { file, header, rules, parts })
+    }
 }
 
 fn encode_header(header: &CacheHeader, table: &Place) -> [u8; HEADER_BYTES] {

@@ -137,7 +137,7 @@ const JOURNAL: &[&str] = &["/checkpoints/tmp/", r#"{\"format\":1,\"operation\":"
 const SESSION: &[&str] = &["/checkpoints/tmp/", r#"{\"next_seq\":"#];
 const PIN: &[&str] = &["/checkpoints/tmp/", r#"{\"pinned\":"#];
 const TRAILER: &[&str] = &["/checkpoints/tmp/", r"^*M\30"];
-const STAT_CACHE: &[&str] = &["tpstat03"];
+const STAT_CACHE: &[&str] = &["tpstat04"];
 
 const CAPTURE: &[&str] = &["capture", "--session", "s"];
 const RESTORE: &[&str] = &["restore", "s:0", "--yes"];

@@ -9,16 +9,17 @@ use crate::path::{RelPath, at_or_below};
 use crate::walk::CachedEntry;
 use crate::walk::directory::Tree;
 use crate::walk::known::table::Table;
-use crate::walk::known::{KnownRules, Revisit, Revisited, Same, account, is_same};
+use crate::walk::known::{KnownRules, Remainder, Revisit, Revisited, Same, account, is_same};
 
 /// As [`revisit`](super::revisit) for [`Detail::Changes`](crate::walk::Detail::Changes), and nothing is looked at but what is at and below `hints`,
-/// and the names beside them.
+/// and the names beside them. `remainder` is what is left out of `known`: `None` also where that is needed.
 ///
 /// Cost: what is looked at, and a pass over what is known.
 pub(in crate::walk) fn revisit_hinted(
     tree: &Tree,
     known: &[CachedEntry],
     rules: &KnownRules,
+    remainder: Option<&Remainder>,
     hints: &[RelPath],
     pool: &ThreadPool,
     monitor: &dyn Monitor,
@@ -42,6 +43,9 @@ pub(in crate::walk) fn revisit_hinted(
         // one, in the one above it.
         let above: Vec<RelPath> = hint.ancestors().collect();
         for number in above.iter().rev().filter_map(|above| table.number(above)) {
+            if remainder.is_some_and(|remainder| remainder.is_closed(table.path(number))) {
+                return Ok(None);
+            }
             is_hinted[number] = true;
             let found = tree.open(table.path(number));
             if found
@@ -56,7 +60,7 @@ pub(in crate::walk) fn revisit_hinted(
         if is_hinted { Revisited::Changed } else { Revisited::Same(as_known) }
     });
     let revisited = revisited.collect();
-    let revisit = account(tree, &table, rules, revisited, pool, monitor)?;
+    let revisit = account(tree, &table, rules, remainder, revisited, pool, monitor)?;
     Ok(revisit.map(|revisit| Revisit { is_hinted: true, ..revisit }))
 }
 

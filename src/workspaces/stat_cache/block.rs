@@ -6,7 +6,7 @@ use crate::hash::{BlobHash, Digest};
 use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
-use crate::walk::{CachedEntry, KnownIgnoreFile, KnownRules, Stamps};
+use crate::walk::{CachedEntry, Census, KnownIgnoreFile, KnownRules, Stamps};
 
 const KIND_FILE: u8 = 0;
 const KIND_SYMLINK: u8 = 1;
@@ -31,6 +31,11 @@ const REASONS: [OmitReason; 12] = [
     OmitReason::IoError,
     OmitReason::Purged,
 ];
+
+fn number_of(reason: OmitReason) -> u8 {
+    let number = REASONS.iter().position(|known| *known == reason).unwrap_or_default();
+    u8::try_from(number).unwrap_or_default()
+}
 
 fn encode_entry(cached: &CachedEntry, bytes: &mut Vec<u8>) {
     let entry = &cached.entry;
@@ -61,8 +66,7 @@ fn encode_entry(cached: &CachedEntry, bytes: &mut Vec<u8>) {
         }
         EntryKind::Symlink { target } => put_bytes(bytes, target),
         EntryKind::Omitted { reason, rest } => {
-            let number = REASONS.iter().position(|known| known == reason).unwrap_or_default();
-            bytes.push(u8::try_from(number).unwrap_or_default());
+            bytes.push(number_of(*reason));
             bytes.extend_from_slice(&rest.to_le_bytes());
         }
         EntryKind::Dir { .. } | EntryKind::Absent => {}
@@ -175,8 +179,7 @@ fn decode_entry(rest: &mut &[u8], paths: &Arc<[u8]>, start: &mut usize) -> Optio
         KIND_DIR if flags & FLAG_PARTIAL != 0 => EntryKind::Dir { listed: Listed::Partial },
         KIND_DIR => EntryKind::Dir { listed: Listed::Whole },
         KIND_OMITTED => {
-            let [number] = take(rest)?;
-            let reason = *REASONS.get(usize::from(number))?;
+            let reason = take_reason(rest)?;
             EntryKind::Omitted { reason, rest: u64::from_le_bytes(take(rest)?) }
         }
         _ => return None,
@@ -210,6 +213,40 @@ fn take_stamps(rest: &mut &[u8]) -> Option<Stamps> {
     })
 }
 
+/// The bytes of what a block has.
+pub(super) fn put_census(census: &Census, bytes: &mut Vec<u8>) {
+    let Census { files, unstable, symlinks, omitted } = census;
+    for count in [files, unstable, symlinks] {
+        bytes.extend_from_slice(&count.to_le_bytes());
+    }
+    put_count(omitted.len(), bytes);
+    for (reason, count) in omitted {
+        bytes.push(number_of(*reason));
+        bytes.extend_from_slice(&count.to_le_bytes());
+    }
+}
+
+/// The reverse of [`put_census`].
+pub(super) fn take_census(rest: &mut &[u8]) -> Option<Census> {
+    let mut count = || Some(u64::from_le_bytes(take(rest)?));
+    let (files, unstable, symlinks) = (count()?, count()?, count()?);
+    let omitted =
+        take_list(rest, |rest| Some((take_reason(rest)?, u64::from_le_bytes(take(rest)?))))?;
+    // Each reason once, as it is written.
+    let is_in_order = omitted.is_sorted_by(|(one, _), (next, _)| one < next);
+    is_in_order.then(|| Census {
+        files,
+        unstable,
+        symlinks,
+        omitted: omitted.into_iter().collect(),
+    })
+}
+
+fn take_reason(rest: &mut &[u8]) -> Option<OmitReason> {
+    let [number] = take(rest)?;
+    REASONS.get(usize::from(number)).copied()
+}
+
 fn put_count(count: usize, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(count as u64).to_le_bytes());
 }
@@ -220,7 +257,7 @@ fn take_list<T>(rest: &mut &[u8], mut item: impl FnMut(&mut &[u8]) -> Option<T>)
     (0..count).map(|_| item(rest)).collect()
 }
 
-fn take_path(rest: &mut &[u8]) -> Option<RelPath> {
+pub(super) fn take_path(rest: &mut &[u8]) -> Option<RelPath> {
     RelPath::new(take_bytes(rest)?).ok()
 }
 

@@ -75,6 +75,214 @@ fn what_is_written_is_read_and_the_header_can_be_renewed_alone() {
     }
 }
 
+/// A tree of directories in directories with files of all kinds of names, in order.
+fn tree(numbers: &[u16]) -> Vec<CachedEntry> {
+    let mut entries: BTreeMap<RelPath, CachedEntry> = BTreeMap::new();
+    for &number in numbers {
+        let file = near_path(number);
+        for above in file.ancestors() {
+            let text = std::str::from_utf8(above.as_bytes()).unwrap().to_owned();
+            entries.insert(above, entry(&text, EntryKind::Dir { listed: Listed::Whole }));
+        }
+        let text = std::str::from_utf8(file.as_bytes()).unwrap();
+        entries.insert(file.clone(), leaf(text, number));
+    }
+    entries.into_values().collect()
+}
+
+/// One of many paths: no name of a directory is one of a file. `-` sorts before the slash, `0` behind it.
+fn near_path(number: u16) -> RelPath {
+    let names = ["a", "a-b", "a0", "b", "c.d"];
+    let digit = |place: u32| usize::from(number / 5_u16.pow(place) % 5);
+    let depth = number % 4;
+    let mut text = String::new();
+    for place in 0..u32::from(depth) {
+        text = format!("{text}{}/", names[digit(place)]);
+    }
+    RelPath::new(format!("{text}f{}{}", names[digit(4)], number % 7)).unwrap()
+}
+
+fn leaf(path: &str, number: u16) -> CachedEntry {
+    let hash = BlobHash::of(&number.to_le_bytes());
+    let kind = match number % 11 {
+        0 => EntryKind::Symlink { target: b"x".as_slice().into() },
+        1 => EntryKind::Omitted { reason: OmitReason::Ignored, rest: u64::from(number) },
+        _ => EntryKind::File { size: 1, mtime_ns: 1, hash, unstable: false },
+    };
+    entry(path, kind)
+}
+
+/// Writes a cache of small blocks.
+fn write_in_blocks(dir: &Path, entries: &[CachedEntry], block_entries: usize) {
+    let made = Made::of(entries, block_entries, Some(&rules()));
+    std::fs::write(dir.join(NAME), made.file(Part::Header, &[])).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..config() })]
+
+    /// Against the rule itself, over the whole list.
+    #[test]
+    fn a_part_is_what_the_hints_need_and_can_be_brought_up_to_date(
+        // Few enough for all blocks to be read.
+        numbers in vec(any::<u16>(), 1..30),
+        hints in vec(any::<u16>(), 1..4),
+        depths in vec(0..4_usize, 4),
+        edits in vec((any::<u16>(), any::<u16>(), any::<bool>()), 0..12),
+        block_entries in 3..9_usize,
+    ) {
+        let entries = tree(&numbers);
+        let find = |path: &RelPath| entries.iter().find(|cached| cached.entry.path == *path);
+        let is_dir = |path: &RelPath| {
+            find(path).is_some_and(|cached| matches!(cached.entry.kind, EntryKind::Dir { .. }))
+        };
+        // Files, known or not, and directories above them.
+        let hints: Vec<RelPath> = hints.iter().zip(depths).map(|(&number, up)| {
+            let path = near_path(number);
+            let above: Vec<RelPath> = path.ancestors().skip(1).collect();
+            above.get(up).cloned().unwrap_or(path)
+        }).collect();
+        let nearest = |hint: &RelPath| hint.ancestors().filter(&is_dir).last().unwrap();
+        let listed: Vec<RelPath> = hints.iter().map(nearest).collect();
+        let is_below = |path: &RelPath| hints.iter().any(|hint| path.is_at_or_below(hint));
+        let is_whole = |path: &RelPath| listed.contains(path) || is_below(path);
+        let is_wanted = |path: &RelPath| {
+            is_below(path)
+                || path.parent().is_none_or(|parent| listed.contains(&parent))
+                || hints.iter().any(|hint| hint.is_at_or_below(path))
+        };
+        PLACE.with(|place| {
+            let (dir, tmp) = (place.path(), Dir::open(place.path()).unwrap());
+            write_in_blocks(dir, &entries, block_entries);
+            let part = StatCache::read_part(dir, &hints).unwrap();
+            let wanted = || entries.iter().filter(|cached| is_wanted(&cached.entry.path));
+            assert!(part.tree.entries.iter().eq(wanted()), "{hints:?}");
+            let remainder = part.tree.remainder.as_ref().unwrap();
+            let paths = wanted().map(|cached| &cached.entry.path);
+            let closed = paths.filter(|path| is_dir(path) && !is_whole(path));
+            assert!(remainder.closed.iter().eq(closed), "{hints:?}");
+            let besides = entries.iter().filter(|cached| !is_wanted(&cached.entry.path));
+            assert_eq!(remainder.census, Census::of(besides));
+
+            // Whatever comes, changes and goes where it was looked.
+            let mut now: BTreeMap<RelPath, CachedEntry> =
+                part.tree.entries.iter().map(|c| (c.entry.path.clone(), c.clone())).collect();
+            let mut all: BTreeMap<RelPath, CachedEntry> =
+                entries.iter().map(|c| (c.entry.path.clone(), c.clone())).collect();
+            let mut touched = std::collections::BTreeSet::new();
+            for (number, other, stays) in edits {
+                let path = near_path(number);
+                let parent = path.parent().unwrap();
+                if !is_whole(&parent) || !now.contains_key(&parent) {
+                    continue;
+                }
+                touched.insert(path.clone());
+                if stays {
+                    let new = leaf(std::str::from_utf8(path.as_bytes()).unwrap(), other);
+                    now.insert(path.clone(), new.clone());
+                    all.insert(path, new);
+                } else {
+                    now.remove(&path);
+                    all.remove(&path);
+                }
+            }
+            let now: Vec<CachedEntry> = now.into_values().collect();
+            let all: Vec<CachedEntry> = all.into_values().collect();
+            let touched: Vec<RelPath> = touched.into_iter().collect();
+            let rules = part.tree.rules.as_ref();
+            let news = News { entries: &now, touched: &touched, rules, has_new_rules: false };
+            // Not by way of reading all of it: only where it has grown too long.
+            assert!(cut_part(&part.parts.blocks, part.parts.part.as_ref().unwrap(), &news).is_some());
+            let header = header();
+            part.update(dir, &header, news, &tmp).unwrap();
+            let read = StatCache::read(dir).unwrap();
+            assert_eq!((&read.header, &read.tree.entries), (&header, &all));
+            assert_eq!(read.tree.rules.as_ref(), rules);
+        });
+    }
+}
+
+/// A turn in a large tree reads and writes what it concerns.
+#[test]
+fn a_part_is_read_without_the_blocks_that_it_does_not_need() {
+    let dir = tempfile::tempdir().unwrap();
+    let tmp = Dir::open(dir.path()).unwrap();
+    let mut entries = vec![entry("", EntryKind::Dir { listed: Listed::Whole })];
+    for directory in 0..100 {
+        entries.push(entry(&format!("d{directory:02}"), EntryKind::Dir { listed: Listed::Whole }));
+        entries.extend((0..200).map(|n| leaf(&format!("d{directory:02}/f{n:03}"), 2)));
+    }
+    StatCache::write(dir.path(), &header(), &entries, None, &tmp).unwrap();
+    let whole = StatCache::read(dir.path()).unwrap();
+    let hint = RelPath::new("d50/f100").unwrap();
+    let mut part = StatCache::read_part(dir.path(), std::slice::from_ref(&hint)).unwrap();
+    assert_eq!(part.tree.entries.len(), 202);
+    assert!(part.parts.part.as_ref().unwrap().len() < 6);
+    // A block that nobody asks for may be as it likes; one that is needed may not.
+    let file = dir.path().join(NAME);
+    let good = std::fs::read(&file).unwrap();
+    let injure = |number: usize| {
+        let mut bad = good.clone();
+        bad[usize::try_from(whole.parts.blocks[number].place.offset).unwrap() + 9] ^= 1;
+        std::fs::write(&file, bad).unwrap();
+        let hints = std::slice::from_ref(&hint);
+        (StatCache::read(dir.path()).is_none(), StatCache::read_part(dir.path(), hints).is_none())
+    };
+    assert_eq!(injure(140), (true, false));
+    assert_eq!(injure(owner(&whole.parts.blocks, b"d50/f100")), (true, true));
+    std::fs::write(&file, &good).unwrap();
+    // Too many of them: all is read.
+    let everywhere: Vec<RelPath> =
+        (0..90).map(|n| RelPath::new(format!("d{n:02}/f000")).unwrap()).collect();
+    assert!(StatCache::read_part(dir.path(), &everywhere).is_none());
+    assert!(StatCache::read_part(dir.path(), &[RelPath::root()]).is_none());
+    for turn in 0..100_u16 {
+        let at = part.tree.entries.iter().position(|c| c.entry.path == hint).unwrap();
+        part.tree.entries[at] = leaf("d50/f100", turn);
+        let touched = std::slice::from_ref(&hint);
+        let entries = &part.tree.entries;
+        let news = News { entries, touched, rules: None, has_new_rules: false };
+        part.update(dir.path(), &header(), news, &tmp).unwrap();
+        part = StatCache::read_part(dir.path(), touched).unwrap();
+    }
+    assert!(std::fs::metadata(&file).unwrap().len() < good.len() as u64 * 3 / 2);
+    let mut expected = entries;
+    let at = expected.iter().position(|cached| cached.entry.path == hint).unwrap();
+    expected[at] = leaf("d50/f100", 99);
+    assert_eq!(StatCache::read(dir.path()).unwrap().tree.entries, expected);
+    // As where it has grown too long.
+    let at = part.tree.entries.iter().position(|cached| cached.entry.path == hint).unwrap();
+    part.tree.entries.remove(at);
+    expected.retain(|cached| cached.entry.path != hint);
+    let (entries, touched) = (&part.tree.entries[..], std::slice::from_ref(&hint));
+    let news = News { entries, touched, rules: None, has_new_rules: false };
+    part.write_anew(dir.path(), &header(), &news, &tmp).unwrap();
+    assert_eq!(StatCache::read(dir.path()).unwrap().tree.entries, expected);
+}
+
+/// What is not held whole has to be named, so it is not left out.
+#[test]
+fn what_is_not_held_whole_is_not_left_out_of_a_part() {
+    let hash = BlobHash::of(b"x");
+    let unstable = EntryKind::File { size: 1, mtime_ns: 1, hash, unstable: true };
+    let failed = EntryKind::Omitted { reason: OmitReason::Unreadable, rest: 0 };
+    let dir_kind = EntryKind::Dir { listed: Listed::Whole };
+    for kind in [unstable, failed] {
+        let entries = [
+            entry("", dir_kind.clone()),
+            entry("a", dir_kind.clone()),
+            entry("a/b", dir_kind.clone()),
+            entry("a/b/c", kind),
+            entry("a/f", EntryKind::File { size: 1, mtime_ns: 1, hash, unstable: false }),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        write_in_blocks(dir.path(), &entries, 2);
+        let read = |hint| StatCache::read_part(dir.path(), &[RelPath::new(hint).unwrap()]);
+        assert!(read("a/f").is_none());
+        assert!(read("a/b/c").is_some());
+    }
+}
+
 #[test]
 fn a_cache_with_one_byte_changed_or_cut_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,8 +364,13 @@ fn an_update_leaves_what_writing_it_anew_would() {
 struct Made {
     header: CacheHeader,
     rules: Vec<u8>,
-    /// With the number of entries that the table says.
-    blocks: Vec<(Vec<u8>, usize)>,
+    /// With what the table says of each, but for its place.
+    blocks: Vec<(Vec<u8>, Block)>,
+}
+
+/// A place where nothing is.
+fn nowhere() -> Place {
+    Place { offset: 0, length: 0, digest: Digest::of(b"") }
 }
 
 /// Which part is changed.
@@ -171,7 +384,9 @@ enum Part {
 
 impl Made {
     fn of(entries: &[CachedEntry], block_entries: usize, rules: Option<&KnownRules>) -> Self {
-        let block = |entries: &[CachedEntry]| (encode_block(entries), entries.len());
+        let block = |entries: &[CachedEntry]| {
+            (encode_block(entries), Block::of(entries, nowhere()).unwrap())
+        };
         let blocks = entries.chunks(block_entries).map(block).collect();
         Self { header: header(), rules: encode_rules(rules), blocks }
     }
@@ -184,8 +399,9 @@ impl Made {
         let mut file = vec![0; HEADER_BYTES];
         let rules = append(&mut file, &part_of(Part::Rules, &self.rules));
         let mut blocks = Vec::new();
-        for (number, (block, count)) in self.blocks.iter().enumerate() {
-            blocks.push((append(&mut file, &part_of(Part::Block(number), block)), *count));
+        for (number, (bytes, block)) in self.blocks.iter().enumerate() {
+            let place = append(&mut file, &part_of(Part::Block(number), bytes));
+            blocks.push(Block { place, ..block.clone() });
         }
         let table = part_of(Part::Table, &encode_table(&rules, &blocks));
         let table = append(&mut file, &table);
@@ -313,15 +529,27 @@ proptest! {
 
     #[test]
     fn no_bytes_in_the_place_of_a_table_do_harm(
-        blocks in vec((any::<[u64; 2]>(), any::<usize>()), 0..5),
+        blocks in vec((any::<[u64; 2]>(), 1..usize::MAX, any::<[u64; 4]>()), 0..5),
         changes in changes(),
     ) {
         let place = |[offset, length]: [u64; 2]| Place { offset, length, digest: Digest::of(b"x") };
-        let blocks: Vec<(Place, usize)> =
-            blocks.into_iter().map(|(at, count)| (place(at), count)).collect();
+        let block = |(number, (at, count, counts)): (usize, ([u64; 2], usize, [u64; 4]))| {
+            let [files, unstable, symlinks, ignored] = counts;
+            let omitted = [(OmitReason::Ignored, ignored), (OmitReason::Purged, files)].into();
+            let census = Census { files, unstable, symlinks, omitted };
+            let first = RelPath::new(format!("d/{number}")).unwrap();
+            Block { place: place(at), count, first, census }
+        };
+        let blocks: Vec<Block> = blocks.into_iter().enumerate().map(block).collect();
         let bytes = encode_table(&place([1, 2]), &blocks);
         if let Some((rules, blocks)) = decode_table(&changed(&bytes, &changes)) {
+            prop_assert!(blocks.is_sorted_by(|one, next| one.first < next.first));
+            for block in &blocks {
+                assert_stays_inside(block.first.as_bytes());
+            }
             prop_assert_eq!(decode_table(&encode_table(&rules, &blocks)), Some((rules, blocks)));
+        } else {
+            prop_assert!(!changes.is_empty());
         }
     }
 }
@@ -334,12 +562,13 @@ fn a_table_that_says_more_than_there_is_is_refused_before_anything_is_made_of_it
     // More entries than there are bytes.
     for count in [9, usize::MAX / 2, usize::MAX] {
         let mut made = Made::of(&entries, 8, None);
-        made.blocks[2].1 = count;
+        made.blocks[2].1.count = count;
         assert!(assert_sound(&made.file(Part::Header, &[])).is_none(), "{count}");
     }
     // A block of nothing before others: what comes after it may go, and then it is the last.
     let mut made = Made::of(&entries, 8, None);
-    made.blocks.insert(2, (encode_block(&[]), 0));
+    let empty = Block { count: 0, ..made.blocks[2].1.clone() };
+    made.blocks.insert(2, (encode_block(&[]), empty));
     assert!(assert_sound(&made.file(Part::Header, &[])).is_none());
     // One large block, named again and again: as entries they would fill any memory.
     let file_entry = |number| {
@@ -351,7 +580,12 @@ fn a_table_that_says_more_than_there_is_is_refused_before_anything_is_made_of_it
     let mut file = vec![0; HEADER_BYTES];
     let rules = append(&mut file, &encode_rules(None));
     let block = append(&mut file, &encode_block(&many));
-    let table = append(&mut file, &encode_table(&rules, &vec![(block, many.len()); 20_000]));
+    let named = |number| {
+        let first = RelPath::new(format!("f{number:05}")).unwrap();
+        Block { first, ..Block::of(&many, block).unwrap() }
+    };
+    let blocks: Vec<Block> = (0..20_000).map(named).collect();
+    let table = append(&mut file, &encode_table(&rules, &blocks));
     file[..HEADER_BYTES].copy_from_slice(&encode_header(&header(), &table));
     assert!(assert_sound(&file).is_none());
 }
