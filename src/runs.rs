@@ -258,18 +258,17 @@ impl Runs {
     }
 
     /// The checkpoints that the runs which are there began with: without them nobody could tell any more what
-    /// was changed in one. What cannot be understood of a record loses no more than that.
+    /// was changed in one. `None` where one of the records cannot be understood: then any checkpoint that was
+    /// taken for a command may be one.
     ///
     /// Cost: as [`Self::all`].
-    pub(crate) fn beginnings(&self) -> Result<HashSet<CheckpointId>> {
-        Ok(begun(self.all()?.0))
-    }
-
-    /// As [`Self::beginnings`]; `None` where one of the records cannot be understood: then any checkpoint that was
-    /// taken for a command may be one.
-    pub(crate) fn all_beginnings(&self) -> Result<Option<HashSet<CheckpointId>>> {
+    pub(crate) fn beginnings(&self) -> Result<Option<HashSet<CheckpointId>>> {
         let (records, bad) = self.all()?;
-        Ok(bad.is_empty().then(|| begun(records)))
+        if !bad.is_empty() {
+            return Ok(None);
+        }
+        let is_there = |record: &RunRecord| record.state != RunState::Removed;
+        Ok(Some(records.into_iter().filter(is_there).filter_map(|record| record.before).collect()))
     }
 
     /// What is remembered of a run now; `None` where it was forgotten.
@@ -287,11 +286,6 @@ impl Runs {
             .map_err(|error| not_understood(&path, error.to_string()))?;
         decode(wire, workspace, id).map(Some).map_err(|reason| not_understood(&path, reason))
     }
-}
-
-fn begun(records: Vec<RunRecord>) -> HashSet<CheckpointId> {
-    let is_there = |record: &RunRecord| record.state != RunState::Removed;
-    records.into_iter().filter(is_there).filter_map(|record| record.before).collect()
 }
 
 fn parsed<T: std::str::FromStr>(name: &[u8]) -> Option<T> {

@@ -84,6 +84,13 @@ impl Checkout {
         conflicts.iter().map(told).collect()
     }
 
+    fn record(&self, id: RunId) -> PathBuf {
+        let workspaces = fs::read_dir(self.store.root().join("workspaces")).unwrap();
+        let name = format!("runs/{id}.json");
+        let mut records = workspaces.map(|it| it.unwrap().path().join(&name));
+        records.find(|it| it.exists()).unwrap()
+    }
+
     fn look(&self) -> Fingerprint {
         fingerprint::without(&fingerprint::of(&self.top), &[".git", ".turnpoint"])
     }
@@ -446,10 +453,7 @@ fn what_a_killed_removal_left_of_a_work_tree_is_not_taken_for_what_was_deleted_i
     let (id, path) = checkout.run(|top| fs::write(top.join("a"), "1").unwrap());
     // As a removal leaves it that is killed while git deletes.
     let listed = checkout.store.run(&checkout.top, id, &()).unwrap();
-    let workspaces = checkout.store.root().join("workspaces");
-    let name = format!("runs/{id}.json");
-    let places = fs::read_dir(workspaces).unwrap().map(|it| it.unwrap().path().join(&name));
-    let record = places.into_iter().find(|it| it.exists()).unwrap();
+    let record = checkout.record(id);
     let mut seen: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     let after = listed.before.clone().unwrap().seq.get() + 1;
     seen["state"] = "removing".into();
@@ -485,6 +489,13 @@ fn the_checkpoint_that_a_run_began_with_stays_as_long_as_the_run() {
     let evicted = checkout.store.with_upkeep(upkeep).gc(&()).unwrap().evict;
     assert_eq!((evicted.evicted, is_there()), (vec![], true));
     assert!(evicted.short_bytes > 0, "nothing else could go");
+    // Of which run it is the beginning nobody can tell where a record is damaged.
+    let record = checkout.record(id);
+    let text = fs::read(&record).unwrap();
+    fs::write(&record, "{").unwrap();
+    let evicted = checkout.store.with_upkeep(upkeep).gc(&()).unwrap().evict;
+    assert_eq!((evicted.evicted, is_there()), (vec![], true));
+    fs::write(&record, text).unwrap();
     assert_eq!(checkout.bring(id).changed, 2);
     let removal = RemoveOptions::default();
     checkout.store.remove_run_of(&checkout.top, id, &removal, &()).map(drop).unwrap();
