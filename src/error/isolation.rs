@@ -328,6 +328,11 @@ impl IsolationError {
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
                 "if no git is at work in the repository, remove that file, and try again".to_owned()
             }
+            Self::Git { what: "remove the work tree", .. } => {
+                "what was in it is held; once what stopped git is out of the way `turnpoint worktree \
+                 prune` removes the rest"
+                    .to_owned()
+            }
             Self::Git { .. } => return None,
         };
         Some(text)

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::support::corpus::Random;
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
+use crate::worktree_removal::bound;
 
 /// A repository with two commits, something staged, something changed, and a stash.
 pub(crate) fn program() -> Program {
@@ -598,6 +599,14 @@ fn work_trees_are_shown_nowhere_and_that_is_written_down_once() {
         }
         assert_eq!(fs::read_to_string(&exclude).unwrap(), expected);
     }
+    // Where the line is nothing need be written.
+    let close = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    close(&exclude, 0o444);
+    close(exclude.parent().unwrap(), 0o555);
+    run(&mut bound(&program, &["exec", "--worktree", "--", "false"])).exits(1);
+    close(exclude.parent().unwrap(), 0o755);
 }
 
 #[test]
@@ -907,9 +916,8 @@ fn a_directory_that_git_does_not_know_is_left_alone() {
     assert_cleared(&program);
 }
 
-/// git goes on where it could not delete something, and forgets the work tree.
 #[test]
-fn what_git_could_not_delete_is_named_with_what_holds_it() {
+fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
     let program = program();
     exec(&program, &[], "echo made > made").ok();
     let (id, path) = only(&program);
@@ -920,7 +928,9 @@ fn what_git_could_not_delete_is_named_with_what_holds_it() {
         rm -r \"$($git rev-parse --git-common-dir)/worktrees\"; exit 128",
     );
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    program.git(["init", "-q", path.to_str().unwrap()]);
     let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+    assert!(path.join(".git/HEAD").exists() && path.join("made").exists());
     let kept = &runs(&program, &[])[0]["kept"];
     let held =
         format!("{}:{} holds what was in it", kept["session"].as_str().unwrap(), kept["seq"]);
