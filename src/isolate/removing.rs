@@ -364,11 +364,12 @@ pub(crate) fn not_held(
         let reason = match entry.kind {
             EntryKind::File { unstable: true, .. } => "changes while it is read".to_owned(),
             EntryKind::Omitted { .. } if path.as_bytes() == b".git" => continue,
-            EntryKind::Omitted { .. } if is_version_control(path.name()) => {
-                "version control of its own".to_owned()
-            }
             EntryKind::Omitted { reason, rest } => {
+                let has_own = is_version_control(path.name());
                 let is_spared = match reason {
+                    // What is tracked of it somebody had git take. A repository git does not look into, and
+                    // what it ignores there may be the work of another run.
+                    _ if has_own => kept.status.spares(path, false),
                     OmitReason::Sparse => true,
                     // What is mounted there is not git's, whatever it says.
                     OmitReason::Mount | OmitReason::Store => false,
@@ -384,6 +385,7 @@ pub(crate) fn not_held(
                     continue;
                 }
                 let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+                let reason = if has_own { "version control of its own" } else { reason.as_str() };
                 format!("{reason}{more}")
             }
             _ => continue,

@@ -385,6 +385,34 @@ fn what_git_was_told_not_to_look_at_is_held_or_stays() {
     assert_cleared(&program);
 }
 
+/// No checkpoint holds what is in such a directory, and git may.
+#[test]
+fn what_commits_track_in_our_own_directory_is_held_by_them() {
+    let program = program();
+    let script = "mkdir .turnpoint; echo x > .turnpoint/x; git add -f .turnpoint/x; git commit -q";
+    for (more, named) in [
+        ("echo y > .turnpoint/x", true),
+        ("echo y > .turnpoint/y", true),
+        ("mkdir -p .turnpoint/worktrees/z; echo z > .turnpoint/worktrees/z/z", true),
+        ("true", false),
+    ] {
+        let run = exec(&program, &[], &format!("{script} -m '{more}'; {more}; exit 3")).exits(3);
+        let told = run.stderr.contains("  .turnpoint: version control of its own\n");
+        assert_eq!(told, named, "{more}: {}", run.stderr);
+        if named {
+            let (id, path) = only(&program);
+            let content = fs::read(path.join(".turnpoint/x")).unwrap();
+            assert_eq!(content, if more.ends_with("/x") { b"y\n" } else { b"x\n" });
+            program.run(["worktree", "remove", &id, "--yes", "--discard"]).ok();
+        }
+        assert_cleared(&program);
+        let removed = runs(&program, &["--removed"]);
+        let id = removed.last().unwrap()["run"].as_str().unwrap();
+        let own = format!("refs/turnpoint/removed/{id}/branch:.turnpoint/x");
+        assert_eq!(program.git(["show", &own]), "x");
+    }
+}
+
 #[test]
 fn prune_says_which_stay_and_what_removes_them() {
     let program = program();
