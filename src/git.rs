@@ -29,7 +29,7 @@ use crate::manifest::GitState;
 use crate::path::{RelPath, printable};
 
 pub(crate) use locks::{RefLock, clear_locks};
-pub(crate) use status::{Status, commit_staged, status};
+pub(crate) use status::{Status, commit_staged, count_changed, status};
 pub(crate) use worktree::{
     Administration, Place, Tips, add_worktree, administer, administration, common_dir, complete,
     count_since, delete_branch, exclude, exists, fill_index, is_ignored, keep, kept_refs,

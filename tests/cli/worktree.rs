@@ -610,6 +610,34 @@ fn work_trees_are_shown_nowhere_and_that_is_written_down_once() {
 }
 
 #[test]
+fn what_is_not_committed_is_said_to_be_lacking_and_what_brings_it() {
+    let program = program();
+    let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
+    let count = status.lines().count();
+    assert!(count > 1, "{status}");
+    let told = format!("note: what is not committed here ({count} paths) is not in the run;");
+    let lacking = |options: &[&str]| {
+        let report = program.root().join("report.json");
+        let words = [&["--report", report.to_str().unwrap()], options].concat();
+        let seen = exec(&program, &words, "test -e new.txt && cat new.txt; exit 1").exits(1);
+        let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        fs::remove_file(report).unwrap();
+        let lines = seen.stderr.matches(&told).count();
+        (lines, document["uncommitted"].clone(), seen.stdout)
+    };
+    assert_eq!(lacking(&[]), (1, count.into(), String::new()));
+    assert_eq!(lacking(&["-q"]), (0, count.into(), String::new()));
+    // As the line says.
+    program.run(["capture"]).ok();
+    assert_eq!(lacking(&["--from", "latest"]), (0, Value::Null, "untracked\n".to_owned()));
+    program.git(["add", "."]);
+    program.git(["commit", "-q", "-m", "third"]);
+    fs::write(program.workspace().join("x.log"), "ignored\n").unwrap();
+    assert_eq!(lacking(&[]), (0, 0.into(), "untracked\n".to_owned()));
+    assert_cleared(&program);
+}
+
+#[test]
 fn a_checkpoint_is_laid_over_the_commit() {
     let program = program();
     let root = program.workspace();
