@@ -69,6 +69,8 @@ pub(crate) struct RunRecord {
     pub(crate) refs: Vec<String>,
     /// What `kept` was to hold; `None` before a removal.
     pub(crate) holds: Option<Holds>,
+    /// The checkpoint of it that was applied last.
+    pub(crate) applied: Option<CheckpointId>,
 }
 
 /// What a removal was to hold.
@@ -117,6 +119,8 @@ struct WireRecord {
     refs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holds: Option<Holds>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    applied: Option<WireCheckpoint>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -317,6 +321,7 @@ fn encode(record: &RunRecord) -> Result<Vec<u8>> {
         kept: record.kept.as_ref().map(checkpoint),
         refs: record.refs.clone(),
         holds: record.holds,
+        applied: record.applied.as_ref().map(checkpoint),
     };
     serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", Path::new("a run"))
 }
@@ -356,6 +361,7 @@ fn decode(wire: WireRecord, workspace: WorkspaceId, id: RunId) -> Result<RunReco
         kept: checkpoint(wire.kept)?,
         refs: wire.refs,
         holds: wire.holds,
+        applied: checkpoint(wire.applied)?,
     })
 }
 
@@ -388,6 +394,7 @@ mod tests {
             kept: None,
             refs: Vec::new(),
             holds: None,
+            applied: None,
         };
         let all = || runs.all().unwrap();
         runs.write(&record).unwrap();
@@ -398,6 +405,7 @@ mod tests {
             (Some(3), Some(checkpoint(0)), Some(checkpoint(7)));
         record.refs = vec!["refs/turnpoint/removed/x/branch".to_owned()];
         record.holds = Some(Holds { ignored: true, all: false });
+        record.applied = Some(checkpoint(6));
         runs.write(&record).unwrap();
         assert_eq!(all(), (vec![record.clone()], vec![]));
 

@@ -191,6 +191,7 @@ impl Store {
             kept: None,
             refs: Vec::new(),
             holds: None,
+            applied: None,
         };
         runs.write(&record)?;
         Ok((record, lock))

@@ -53,6 +53,9 @@ pub struct RunSummary {
     pub kept: Option<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
+    /// The checkpoint of it that was brought to its checkout last, whatever became of that since; `None` where none
+    /// was.
+    pub applied: Option<CheckpointId>,
     /// What is in its work tree; `None` where there is none, or git does not know it, or something of it cannot
     /// be read.
     pub content: Option<RunContent>,
@@ -444,6 +447,7 @@ impl Store {
             before: record.before,
             kept: record.kept,
             refs: record.refs,
+            applied: record.applied,
             content,
         })
     }

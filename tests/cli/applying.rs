@@ -46,6 +46,8 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     assert_eq!(planned["create"], json!([{"path": "made.txt", "kind": "file"}]));
     assert_eq!(planned["safety"], Value::Null);
     assert_eq!(ground(&program), before);
+    let run = program.run(["worktree", "list", "--json"]).ok().json()["runs"][0].clone();
+    assert_eq!(run["applied"], Value::Null);
 
     // From below the top, too. src/b.txt was changed here and not there: it stays.
     let git = git_of(&program);
@@ -71,6 +73,14 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
     assert_eq!(status, " M a.txt\n D c.txt\nMM src/b.txt\n?? made.txt\n?? new.txt");
 
+    // Once it was done that is to be seen, also when it is taken back.
+    let listed = || program.run(["worktree", "list", "--json"]).ok().json()["runs"][0].clone();
+    let target =
+        program.run(["operations", "--json"]).ok().json()["operations"][0]["target"].clone();
+    assert_eq!((&listed()["applied"], &listed()["state"]), (&target, &json!("ended")));
+    let shown = program.run(["worktree", "list"]).ok().stdout;
+    assert!(shown.contains(&format!("{id}  ended, applied  ")), "{shown}");
+
     let again = program.run([&words[..], &["--yes", "--json"]].concat()).ok().json();
     assert_eq!((&again["changed"], &again["safety"]), (&json!(0), &Value::Null));
     let nothing = program.run([&words[..], &["--yes"]].concat()).ok();
@@ -80,6 +90,7 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     );
     program.run(["undo", "--yes", "-q"]).ok();
     assert_eq!(ground(&program), before);
+    assert_eq!(listed()["applied"], target);
     let log = program.run(["operations", "--json"]).ok().json();
     let verbs: Vec<&Value> =
         log["operations"].as_array().unwrap().iter().map(|it| &it["verb"]).collect();
@@ -124,4 +135,9 @@ fn a_run_that_is_not_there_is_said_to_be_none_or_applied_from_what_is_held() {
     let applied = program.run(["worktree", "apply", id, "--yes"]).ok();
     assert_eq!(applied.stderr, "");
     assert!(program.workspace().join("made.txt").exists());
+    let listed = program.run(["worktree", "list", "--removed"]).ok().stdout;
+    let kept = &removed["runs"][0]["kept"];
+    let line =
+        format!("\n  {}:{} of it was applied\n", kept["session"].as_str().unwrap(), kept["seq"]);
+    assert!(listed.contains(&line), "{listed}");
 }
