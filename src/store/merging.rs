@@ -18,7 +18,7 @@ use crate::id::{CheckpointId, RunId};
 use crate::limits;
 use crate::manifest::{Difference, Entry, EntryKind, Mode as FileMode, OmitReason};
 use crate::monitor::Monitor;
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 use crate::plan::{Collision, Plan, Present, Selection, Settled, Skip, SkipReason, settle};
 use crate::restore::Predecessor;
 use crate::store::target::Target;
@@ -105,6 +105,25 @@ fn is_omitted(entry: &Entry) -> Option<SkipReason> {
         EntryKind::Omitted { reason, .. } => Some(SkipReason::NotCaptured(reason)),
         _ => None,
     }
+}
+
+/// Why what was changed at a path cannot come here: git keeps the path, or one above it, out of the work tree.
+/// What was put there all the same git would take for unchanged.
+fn sparse(now: &[Present], path: &RelPath) -> Option<String> {
+    let is_left_out = |path: &RelPath| {
+        let index = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
+        let reason = index.and_then(|index| is_omitted(&now[index].entry));
+        reason == Some(SkipReason::NotCaptured(OmitReason::Sparse))
+    };
+    if !is_left_out(path) && !path.ancestors().any(|above| is_left_out(&above)) {
+        return None;
+    }
+    // Folders are what most sparse checkouts are made of.
+    let above = path.parent().filter(|above| !above.is_root());
+    let what = shell_word(above.as_ref().unwrap_or(path).as_bytes());
+    Some(format!(
+        "a sparse checkout leaves it out here; `git sparse-checkout add {what}` brings it"
+    ))
 }
 
 /// What a directory says of names that are not there is what theirs says.
@@ -204,7 +223,10 @@ impl Merge {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }
-            let settled = if let Some(reason) = base.and_then(is_omitted) {
+            let settled = if let Some(reason) = sparse(now, path) {
+                conflicts.push(MergeConflict { path: path.clone(), reason });
+                Settled::Stays
+            } else if let Some(reason) = base.and_then(is_omitted) {
                 // Nobody can tell whether it is as it was left. What was never held is not spoken of.
                 let is_held = ours.is_some_and(|ours| is_omitted(ours).is_none());
                 let is_known = settle(base, theirs, ours) == Settled::Stays;

@@ -310,6 +310,55 @@ fn where_both_changed_the_same_nothing_is_written_and_everything_is_named() {
     checkout.verify_clean();
 }
 
+/// What git keeps out of the checkout it would take for unchanged, whatever is put there.
+#[test]
+fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_added() {
+    let nodes = [
+        ("in/a", file("0")),
+        ("out/changed", file("0")),
+        ("out/deleted", file("0")),
+        ("out/same", file("0")),
+        ("out too/deep/x", file("0")),
+    ];
+    for cone in ["--cone", "--no-cone"] {
+        let checkout = Checkout::new(nodes.clone());
+        let (id, _) = checkout.run(|top| {
+            fs::remove_file(top.join("out/deleted")).unwrap();
+            let nodes = [
+                ("in/a", file("1")),
+                ("out/changed", file("1")),
+                ("out/made", file("1")),
+                ("out too/deep/x", file("1")),
+            ];
+            tree::build(top, nodes);
+        });
+        git(&checkout.top, &["sparse-checkout", "set", cone, "in"]);
+        assert!(!checkout.top.join("out").exists());
+        let told = |path: &str, add: &str| {
+            format!(
+                "{path}: a sparse checkout leaves it out here; `git sparse-checkout add {add}` brings it"
+            )
+        };
+        assert_eq!(
+            checkout.refused(id),
+            [
+                told("out too/deep/x", "'out too/deep'"),
+                told("out/changed", "out"),
+                told("out/deleted", "out"),
+                told("out/made", "out"),
+            ]
+        );
+        // As the reasons say.
+        git(&checkout.top, &["sparse-checkout", "add", "out too/deep", "out"]);
+        assert_eq!(checkout.bring(id).changed, 5);
+        assert_eq!(
+            checkout.status(),
+            " M in/a\n M \"out too/deep/x\"\n M out/changed\n D out/deleted\n?? out/made"
+        );
+        checkout.verify_clean();
+    }
+}
+
 #[test]
 fn what_is_ignored_or_secret_stays_where_it_is_and_is_named() {
     let nodes = [(".gitignore", file("*.log\nbuild/\n")), ("big", file(vec![b'0'; 9 << 20]))];
