@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::details::sides;
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
@@ -168,6 +169,12 @@ pub enum IsolationError {
     ApplyConflicts {
         /// Which one.
         id: RunId,
+        /// The checkpoint before its command.
+        before: CheckpointId,
+        /// The one that was to be applied.
+        after: CheckpointId,
+        /// The top of the checkout.
+        checkout: PathBuf,
         /// In order of path.
         conflicts: Vec<MergeConflict>,
     },
@@ -299,9 +306,13 @@ impl IsolationError {
                 )
             }
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
-            Self::ApplyConflicts { id, .. } => format!(
-                "nothing was written; change one side, here or in the work tree of {id}, and try again"
-            ),
+            Self::ApplyConflicts { id, before, after, checkout, conflicts } => {
+                let [there, here] = sides(checkout, [before, after], before, conflicts);
+                format!(
+                    "nothing was written; {there} shows what was done there, {here} what was done here; \
+                     change one side, here or in the work tree of {id}, and try again"
+                )
+            }
             Self::ChangesUnknown { kept: Some(kept), .. } => {
                 format!(
                     "`turnpoint restore {kept} --into DIR` writes its files into a new directory"

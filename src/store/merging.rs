@@ -30,7 +30,6 @@ const NOT_SAVED: &str = "its present content cannot be saved";
 pub(super) enum Purpose {
     /// What a checkpoint changed is taken back.
     Revert {
-        checkpoint: CheckpointId,
         /// How many between it and the one before it are gone.
         gone_between: u64,
     },
@@ -53,16 +52,6 @@ impl Purpose {
             (SkipReason::Blocked, _) => "what is above it stays as it is",
             (_, Self::Revert { .. }) => "something in it was made or changed since",
             (_, Self::Apply(_)) => "something in it was made or changed here",
-        }
-    }
-
-    fn refusal(&self, conflicts: Vec<MergeConflict>) -> Error {
-        match self {
-            Self::Revert { checkpoint, .. } => {
-                let checkpoint = checkpoint.clone();
-                GoingBackError::RevertConflicts { checkpoint, conflicts }.into()
-            }
-            Self::Apply(id) => IsolationError::ApplyConflicts { id: *id, conflicts }.into(),
         }
     }
 }
@@ -148,16 +137,11 @@ impl Merge {
         Self { purpose, base, theirs, changes, paths: paths.to_vec() }
     }
 
-    /// What it is for.
-    pub(super) const fn purpose(&self) -> &Purpose {
-        &self.purpose
-    }
-
     /// What a revert compared its checkpoint with.
     pub(super) fn predecessor(&self) -> Option<Predecessor> {
         let checkpoint = self.theirs.reference.clone();
         match self.purpose {
-            Purpose::Revert { gone_between, .. } => {
+            Purpose::Revert { gone_between } => {
                 Some(Predecessor { checkpoint, gone: gone_between })
             }
             Purpose::Apply(_) => None,
@@ -177,6 +161,28 @@ impl Merge {
             (change.path.clone(), change.after.clone().unwrap_or_else(|| absent(&change.path)))
         };
         self.changes.iter().map(left).collect()
+    }
+
+    fn refusal(&self, open: &OpenWorkspace, conflicts: Vec<MergeConflict>) -> Error {
+        let (base, theirs) = (self.base.clone(), self.theirs.reference.id.clone());
+        let workspace = open.path.clone();
+        match self.purpose {
+            Purpose::Revert { .. } => GoingBackError::RevertConflicts {
+                checkpoint: base,
+                before: theirs,
+                workspace,
+                conflicts,
+            }
+            .into(),
+            Purpose::Apply(id) => IsolationError::ApplyConflicts {
+                id,
+                before: base,
+                after: theirs,
+                checkout: workspace,
+                conflicts,
+            }
+            .into(),
+        }
     }
 
     /// What both held and lost to a purge. They say the same of it now, and whether one of them changed it
@@ -280,25 +286,26 @@ impl Merge {
 }
 
 impl Resolved {
-    /// The plan with what was left out, and the content that was made for it by path.
+    /// The plan of `merge` with what was left out, and the content that was made for it by path.
     ///
     /// # Errors
     /// [`GoingBackError::RevertConflicts`] or [`IsolationError::ApplyConflicts`], also where the plan falls
     /// short for another reason: what one side did is brought in as a whole, or not at all.
     pub(super) fn finish(
         self,
-        purpose: &Purpose,
+        merge: &Merge,
+        open: &OpenWorkspace,
         mut plan: Plan,
     ) -> Result<(Plan, BTreeMap<RelPath, BlobHash>)> {
         let Self { merged, skips, mut conflicts, .. } = self;
         let short = plan.skips.iter().filter(|skip| skip.reason.is_shortfall());
         conflicts.extend(short.map(|skip| MergeConflict {
             path: skip.path.clone(),
-            reason: purpose.shortfall(skip.reason).to_owned(),
+            reason: merge.purpose.shortfall(skip.reason).to_owned(),
         }));
         if !conflicts.is_empty() {
             conflicts.sort_by(|a, b| a.path.cmp(&b.path));
-            return Err(purpose.refusal(conflicts));
+            return Err(merge.refusal(open, conflicts));
         }
         plan.skips.extend(skips);
         plan.skips.sort_by(|a, b| a.path.cmp(&b.path));

@@ -76,7 +76,7 @@ impl Checkout {
         assert_eq!(isolation(planned), error);
         fingerprint::assert_same(&before, &self.look_closely());
         assert_eq!(self.ground(), ground);
-        let IsolationError::ApplyConflicts { id: named, conflicts } = error else {
+        let IsolationError::ApplyConflicts { id: named, conflicts, .. } = error else {
             panic!("{error}");
         };
         assert_eq!(named, id);

@@ -264,7 +264,7 @@ fn assert_refused(place: &Place, turn: &CheckpointId, expected: &[(&str, &str)])
     {
         let error = refused.unwrap_err();
         assert_eq!(error.class(), turnpoint::ErrorClass::Refused);
-        let Error::GoingBack(GoingBackError::RevertConflicts { checkpoint, conflicts }) = error
+        let Error::GoingBack(GoingBackError::RevertConflicts { checkpoint, conflicts, .. }) = error
         else {
             panic!("{error:?}");
         };
