@@ -1,21 +1,14 @@
 //! `worktree apply`: shown, asked for, told, and taken back.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::support::ground::{ground, of_git};
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
-use crate::worktree::{exec, ground, only, program};
-
-/// git's own files, and what git says of its refs.
-fn git_of(program: &Program) -> BTreeMap<String, String> {
-    let mut seen = ground(program);
-    seen.retain(|name, _| !name.contains("status"));
-    seen
-}
+use crate::worktree::{exec, only, program};
 
 /// What the commands print that a refusal names for both sides, pasted into a shell.
 #[track_caller]
@@ -69,7 +62,7 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     assert_eq!(listed["runs"][0]["applied"], Value::Null);
 
     // From below the top, too. src/b.txt was changed here and not there: it stays.
-    let git = git_of(&program);
+    let git = of_git(ground(&program));
     let mut command = program.command([&words[..], &["--yes"]].concat());
     command.current_dir(program.workspace().join("src"));
     let applied = run(&mut command).ok();
@@ -88,7 +81,7 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     assert_eq!(fs::read_to_string(root.join("src/b.txt")).unwrap(), "changed\n");
     assert!(root.join("made.txt").exists() && !root.join("c.txt").exists());
     // What is staged stays staged, and no commit comes here.
-    assert_eq!(git_of(&program), git);
+    assert_eq!(of_git(ground(&program)), git);
     let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
     assert_eq!(status, " M a.txt\n D c.txt\nMM src/b.txt\n?? made.txt\n?? new.txt");
 

@@ -7,9 +7,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::fingerprint;
+use crate::support::ground::ground;
 use crate::support::program::Program;
 use crate::support::tree::{build, executable, file, link};
-use crate::worktree::{assert_cleared, exec, ground, only, program};
+use crate::worktree::{assert_cleared, exec, only, program};
 
 fn say(program: &Program, text: &str) {
     let directory = program.root().join("home/.config/turnpoint");

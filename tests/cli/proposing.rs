@@ -6,9 +6,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::support::ground::ground;
 use crate::support::program::{Program, Run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, ground, only, program, runs};
+use crate::worktree::{assert_cleared, only, program, runs};
 
 /// `plan --worktree ... -- sh -c SCRIPT`.
 fn plan(program: &Program, options: &[&str], script: &str) -> Run {

@@ -1,7 +1,6 @@
 //! `exec --worktree` and `worktree`: a command that cannot harm the checkout, and a removal that loses
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::support::corpus::Random;
+use crate::support::ground::ground;
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
 use crate::worktree_removal::bound;
@@ -47,27 +47,6 @@ pub(crate) fn program() -> Program {
 /// `exec --worktree ... -- sh -c SCRIPT`.
 pub(crate) fn exec(program: &Program, options: &[&str], script: &str) -> Run {
     program.run([&["exec", "--worktree"], options, &["--", "sh", "-c", script]].concat())
-}
-
-/// The git of the user's own, which a run must leave alone: hashes of the files, and what git says.
-pub(crate) fn ground(program: &Program) -> BTreeMap<String, String> {
-    let git = program.workspace().join(".git");
-    let mut seen = BTreeMap::new();
-    for name in ["config", "index", "HEAD"] {
-        let content = fs::read(git.join(name)).unwrap();
-        seen.insert(name.to_owned(), blake3::hash(&content).to_string());
-    }
-    let asked: [&[&str]; 5] = [
-        &["--no-optional-locks", "status", "--porcelain", "--untracked-files=all"],
-        &["stash", "list"],
-        &["for-each-ref", "--exclude=refs/turnpoint", "--exclude=refs/heads/turnpoint"],
-        &["rev-parse", "HEAD"],
-        &["fsck", "--no-dangling", "--no-progress"],
-    ];
-    for words in asked {
-        seen.insert(words.join(" "), program.git(words));
-    }
-    seen
 }
 
 pub(crate) fn runs(program: &Program, options: &[&str]) -> Vec<Value> {

@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::support::ground::ground;
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, cat, exec, git_that, ground, led_to, only, program, runs};
+use crate::worktree::{assert_cleared, cat, exec, git_that, led_to, only, program, runs};
 
 /// The program as somebody to whom permissions mean something: to root they mean nothing.
 pub(crate) fn bound(program: &Program, words: &[&str]) -> Command {
