@@ -13,8 +13,9 @@ use turnpoint::{
 
 use crate::isolating::{git, isolation};
 use crate::place::skips;
+use crate::sides::{lines, one_side, other_side, start};
 use crate::support::fingerprint::{self, Fingerprint};
-use crate::support::tree::{self, Node, dir, executable, file, link};
+use crate::support::tree::{self, Node, dir, file, link};
 
 /// A repository with one commit, and its store.
 struct Checkout {
@@ -141,82 +142,27 @@ fn read(top: &Path, name: &str) -> String {
     fs::read_to_string(top.join(name)).unwrap()
 }
 
-/// Lines `1` to `20`, some of them others.
-fn lines(others: &[(usize, &str)]) -> String {
-    let line = |number: usize| {
-        let other = others.iter().find(|(at, _)| *at == number);
-        other.map_or_else(|| format!("{number}\n"), |(_, text)| format!("{text}\n"))
-    };
-    (1..=20).map(line).collect()
-}
-
-fn start() -> [(&'static str, Node); 9] {
-    [
-        ("text", file(lines(&[]))),
-        ("edited", file("0")),
-        ("deleted/deep/x", executable("0")),
-        ("mode", file("0")),
-        ("link", link("edited")),
-        ("kind", file("0")),
-        ("folder/x", file("0")),
-        ("old name", file(lines(&[(3, "name")]))),
-        ("later", file("0")),
-    ]
-}
-
-fn work_in_the_run(top: &Path) {
-    for name in ["deleted", "folder"] {
-        fs::remove_dir_all(top.join(name)).unwrap();
-    }
-    fs::remove_file(top.join("kind")).unwrap();
-    fs::rename(top.join("old name"), top.join("new name")).unwrap();
-    tree::build(
-        top,
-        [
-            ("text", file(lines(&[(2, "two")]))),
-            ("edited", file(b"\0binary")),
-            ("mode", executable("0")),
-            ("link", link("mode")),
-            ("kind/below", file("1")),
-            ("folder", link("kind")),
-            ("made/x", file("1")),
-        ],
-    );
-}
-
-fn work_here(top: &Path) {
-    tree::build(
-        top,
-        [
-            ("text", file(lines(&[(19, "nineteen")]))),
-            ("later", file("2")),
-            ("made/later", file("2")),
-            ("new/x", file("2")),
-        ],
-    );
-}
-
 #[test]
 fn what_a_run_changed_comes_as_git_merges_it_and_is_taken_back() {
     let checkout = Checkout::new(start());
     let (id, path) = checkout.run(|top| {
         // Some of it is committed there, and that counts by what it holds.
-        work_in_the_run(top);
+        one_side(top);
         fs::write(top.join("edited"), "committed").unwrap();
         commit(top, "of the run");
         fs::write(top.join("edited"), b"\0binary").unwrap();
         tree::build(top, [("made/empty", dir())]);
     });
-    work_here(&checkout.top);
+    other_side(&checkout.top);
     let here = checkout.look();
     // git, where both sides are commits.
     let oracle = checkout.dir.path().join("oracle");
     git(checkout.dir.path(), &["clone", "-q", "work", "oracle"]);
     git(&oracle, &["checkout", "-q", "-b", "run"]);
-    work_in_the_run(&oracle);
+    one_side(&oracle);
     commit(&oracle, "theirs");
     git(&oracle, &["checkout", "-q", "main"]);
-    work_here(&oracle);
+    other_side(&oracle);
     commit(&oracle, "ours");
     git(&oracle, &["merge", "-q", "-m", "both", "run"]);
     let expected = fingerprint::without(&fingerprint::of(&oracle), &[".git"]);
