@@ -121,15 +121,20 @@ pub(crate) fn unknown(record: &RunRecord) -> Error {
     IsolationError::Unknown { path: record.path(), kept }.into()
 }
 
-/// Refuses a work tree that somebody is at work in, or that a person has locked.
+/// Refuses a work tree that somebody is at work in, or that a person has locked, or in which something is mounted:
+/// what is there is not of the run, and git deletes it with the rest.
 ///
 /// # Errors
-/// [`IsolationError::InUse`], [`IsolationError::Locked`].
+/// [`IsolationError::InUse`], [`IsolationError::Locked`], [`IsolationError::Mounted`].
 pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     let path = record.path();
     let locked = found.administration.as_ref().and_then(|it| it.locked.clone());
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
+    }
+    // Where the kernel does not say, what is on another device is refused as not held.
+    if let Some(mount) = disk::mounts_below(&path).unwrap_or_default().first() {
+        return Err(IsolationError::Mounted { path: path.join(mount.as_os()) }.into());
     }
     let processes = disk::processes_that_stay_in(&path)?;
     if !processes.is_empty() {
