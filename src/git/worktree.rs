@@ -579,18 +579,18 @@ fn write(
 }
 
 /// Puts in place what git lacks of a work tree that it was killed over making or removing, without which it
-/// does not remove it. `head` is what its HEAD is to say, if it says nothing.
+/// does not remove it.
 ///
 /// # Errors
 /// [`crate::Error::Io`].
-pub(crate) fn complete(administration: &Administration, path: &Path, head: &str) -> Result<()> {
+pub(crate) fn complete(administration: &Administration, path: &Path, branch: &str) -> Result<()> {
     let dir = disk::Dir::open(&administration.git_dir)?;
     let mut link: OsString = path.join(".git").into_os_string();
     link.push("\n");
     let parts = [
         ("gitdir", link.into_vec()),
         ("commondir", b"../..\n".to_vec()),
-        ("HEAD", format!("{head}\n").into_bytes()),
+        ("HEAD", format!("ref: refs/heads/{branch}\n").into_bytes()),
     ];
     for (name, content) in parts {
         // One that is empty was begun.
@@ -601,12 +601,19 @@ pub(crate) fn complete(administration: &Administration, path: &Path, head: &str)
     Ok(())
 }
 
-/// Has the index of a work tree that lost it say what `commit` has.
+/// Has HEAD and the index of a work tree be at `commit`, each where it is lost: the branch of it may be gone.
 ///
 /// # Errors
 /// See [`GitError`].
-pub(crate) fn fill_index(administration: &Administration, commit: &str) -> Result<(), GitError> {
+pub(crate) fn put_back(administration: &Administration, commit: &str) -> Result<(), GitError> {
     let git_dir = &administration.git_dir;
+    let is_at = commit_of(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], |words| {
+        ask_of(git_dir, words, UNDISTURBED)
+    })?;
+    if is_at.is_none() {
+        let words = ["update-ref", "--no-deref", "HEAD", commit];
+        ask_of(git_dir, &words, UNDISTURBED)?.success()?;
+    }
     if git_dir.join("index").symlink_metadata().is_ok() {
         return Ok(());
     }

@@ -457,11 +457,12 @@ pub(crate) fn left_out(
 }
 
 /// Puts back what a removal that git came to no end with has taken away, and without which git says nothing of
-/// what is left, or not the same: what it keeps of the work tree, from the commit `head`, and its link to that.
+/// what is left, or not the same: what it keeps of the work tree, at the commit `head` where that is known, and its
+/// link to that.
 ///
 /// # Errors
 /// [`Error::Io`], and what git says.
-pub(crate) fn lead_back(record: &RunRecord, found: &Found, head: &str) -> Result<()> {
+pub(crate) fn lead_back(record: &RunRecord, found: &Found, head: Option<&str>) -> Result<()> {
     let path = record.path();
     let left = if disk::is_directory(&path)? { Some(Dir::open(&path)?) } else { None };
     // Killed in the middle, this is done again: the link, which makes a whole work tree of it, is the last.
@@ -473,8 +474,10 @@ pub(crate) fn lead_back(record: &RunRecord, found: &Found, head: &str) -> Result
         made_anew = git::administer(&record.repository, &path)?;
         &made_anew
     };
-    git::complete(administration, &path, head)?;
-    git::fill_index(administration, head).map_err(failed("read what the run had"))?;
+    git::complete(administration, &path, &record.branch())?;
+    if let Some(head) = head {
+        git::put_back(administration, head).map_err(failed("put back what the run was at"))?;
+    }
     left.map_or(Ok(()), |_| git::lead_back(administration, &path))
 }
 
@@ -506,7 +509,7 @@ pub(crate) fn remove(
             _ => None,
         };
         if let Some(administration) = made_anew.as_ref().or(found.administration.as_ref()) {
-            git::complete(administration, &path, &format!("ref: refs/heads/{}", record.branch()))?;
+            git::complete(administration, &path, &record.branch())?;
             if Repository::at(&path).is_none() && disk::is_directory(&path)? {
                 git::lead_back(administration, &path)?;
             }

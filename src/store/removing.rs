@@ -228,12 +228,12 @@ impl Store {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         let Some(kept) = &record.kept else {
-            return isolate::lead_back(record, found, &record.commit);
+            return isolate::lead_back(record, found, None);
         };
         let reading = self.reading(&kept.session, monitor)?;
         let (manifest, _) = reading.require(kept)?;
         let head = manifest.git.and_then(|git| git.head);
-        isolate::lead_back(record, found, head.as_ref().unwrap_or(&record.commit))?;
+        isolate::lead_back(record, found, head.as_deref())?;
         if !disk::is_directory(&record.path())? {
             return Ok(());
         }

@@ -96,6 +96,41 @@ fn what_git_could_not_delete_goes_with_the_next_removal_and_what_came_since_is_h
     assert_eq!(ground(&program), before);
 }
 
+/// A second removal is killed while git is made to know what the first has left, or git was, at the end of the
+/// first.
+#[test]
+fn what_a_removal_that_was_killed_has_put_back_or_left_of_git_is_completed() {
+    let program = program();
+    let keep =
+        "common=$($git rev-parse --path-format=absolute --git-common-dir); eval tree=\\${$#}";
+    let worktrees = program.workspace().join(".git/worktrees");
+    for (cut, parts) in [
+        ("rm -r \"$common/worktrees\" \"$tree/.git\"", &[][..]),
+        ("rm -r \"$common/worktrees\"", &["gitdir", "commondir"]),
+        ("rm -r \"$common/worktrees\" \"$tree/.git\"", &["gitdir", "commondir", "HEAD"]),
+        ("rm -r \"$tree\" \"$common\"/worktrees/*/gitdir", &[]),
+        ("rm -r \"$tree\" \"$common\"/worktrees/*/gitdir \"$common\"/worktrees/*/HEAD", &[]),
+    ] {
+        exec(&program, &[], "echo made > made; echo key > key.pem; git add .; git commit -qm key")
+            .ok();
+        let (id, _) = only(&program);
+        let saved = program.root().join("saved");
+        run(program.other("cp").arg("-r").arg(worktrees.join(&id)).arg(&saved)).ok();
+        let git = git_that(&program, "*worktree\\ remove*", &format!("{keep}; {cut}; exit 128"));
+        run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+        let held = runs(&program, &[])[0]["kept"].clone();
+        fs::create_dir_all(worktrees.join(&id)).unwrap();
+        for part in parts {
+            fs::copy(saved.join(part), worktrees.join(&id).join(part)).unwrap();
+        }
+        fs::remove_dir_all(saved).unwrap();
+        let pruned = program.run(["worktree", "prune", "--json"]).ok().json();
+        assert_cleared(&program);
+        assert_eq!(pruned["removed"][0]["kept"], held, "{cut} {parts:?}");
+        assert_eq!(cat(&program, &held, "made"), b"made\n");
+    }
+}
+
 #[test]
 fn what_git_ignores_is_counted_named_and_asked_about_before_it_goes() {
     let program = program();
