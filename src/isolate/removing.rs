@@ -98,9 +98,9 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     let is_half_made = is_making
         && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
     let is_left = || {
-        let link = path.join(".git").symlink_metadata();
-        // What has a repository of its own there is another's.
-        record.kept.is_some() && !link.is_ok_and(|link| link.is_dir())
+        let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
+        // What has a repository of its own there, or lies elsewhere, is another's.
+        record.kept.is_some() && is_dir(&path) && !is_dir(&path.join(".git"))
     };
     let stage = match repository {
         _ if is_half_made => Stage::HalfMade,

@@ -935,13 +935,24 @@ fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
         rm -r \"$($git rev-parse --git-common-dir)/worktrees\"; exit 128",
     );
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
-    program.git(["init", "-q", path.to_str().unwrap()]);
-    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
-    assert!(path.join(".git/HEAD").exists() && path.join("made").exists());
     let kept = &runs(&program, &[])[0]["kept"];
     let held =
         format!("{}:{} holds what was in it", kept["session"].as_str().unwrap(), kept["seq"]);
-    assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+    let refused = || {
+        let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+        assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+        assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+    };
+    let elsewhere = program.root().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    refused();
+    assert!(!elsewhere.join(".git").exists());
+    program.git(["init", "-q", elsewhere.to_str().unwrap()]);
+    fs::remove_file(&path).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
+    refused();
+    assert!(path.join(".git/HEAD").exists());
     assert_eq!(cat(&program, kept, "made"), b"made\n");
     // As the hint says.
     fs::remove_dir_all(path).unwrap();
