@@ -294,6 +294,22 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// `bytes` as one word that a shell reads as them, to be pasted: as it is where that is plain, else quoted.
+pub(crate) fn shell_word(bytes: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(is_plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) if printable(bytes) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        // What cannot be shown every shell but the plainest knows so.
+        _ => {
+            let escaped = |byte: &u8| format!("\\x{byte:02x}");
+            format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
+        }
+    }
+}
+
 /// Characters that are not controls by category but change how the rest of a line is shown
 /// (bidirectional overrides, line and paragraph separators).
 const fn is_format_control(character: char) -> bool {
@@ -327,6 +343,24 @@ mod tests {
         assert!(RelPath::new("..a/...".as_bytes()).is_ok());
         assert!(path("a").join(b"b/c").is_err());
         assert!(path("a").join(b"..").is_err());
+    }
+
+    #[test]
+    fn a_word_for_a_shell_is_read_back_by_one() {
+        assert_eq!(shell_word(b"src/a-b_1.txt"), "src/a-b_1.txt");
+        for word in [
+            &b"two words"[..],
+            b"it's",
+            b"$(x) `y` \\ \" *",
+            b"~",
+            b"",
+            b"a\nb\xff'",
+            "\u{202e}ü".as_bytes(),
+        ] {
+            let script = format!("printf %s {}", shell_word(word));
+            let read = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+            assert_eq!(read.stdout, word, "{script}");
+        }
     }
 
     #[test]

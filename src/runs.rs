@@ -69,6 +69,8 @@ pub(crate) struct RunRecord {
     pub(crate) refs: Vec<String>,
     /// What `kept` was to hold; `None` before a removal.
     pub(crate) holds: Option<Holds>,
+    /// The checkpoint of it that was applied last.
+    pub(crate) applied: Option<CheckpointId>,
 }
 
 /// What a removal was to hold.
@@ -117,6 +119,8 @@ struct WireRecord {
     refs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holds: Option<Holds>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    applied: Option<WireCheckpoint>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -258,18 +262,17 @@ impl Runs {
     }
 
     /// The checkpoints that the runs which are there began with: without them nobody could tell any more what
-    /// was changed in one. What cannot be understood of a record loses no more than that.
+    /// was changed in one. `None` where one of the records cannot be understood: then any checkpoint that was
+    /// taken for a command may be one.
     ///
     /// Cost: as [`Self::all`].
-    pub(crate) fn beginnings(&self) -> Result<HashSet<CheckpointId>> {
-        Ok(begun(self.all()?.0))
-    }
-
-    /// As [`Self::beginnings`]; `None` where one of the records cannot be understood: then any checkpoint that was
-    /// taken for a command may be one.
-    pub(crate) fn all_beginnings(&self) -> Result<Option<HashSet<CheckpointId>>> {
+    pub(crate) fn beginnings(&self) -> Result<Option<HashSet<CheckpointId>>> {
         let (records, bad) = self.all()?;
-        Ok(bad.is_empty().then(|| begun(records)))
+        if !bad.is_empty() {
+            return Ok(None);
+        }
+        let is_there = |record: &RunRecord| record.state != RunState::Removed;
+        Ok(Some(records.into_iter().filter(is_there).filter_map(|record| record.before).collect()))
     }
 
     /// What is remembered of a run now; `None` where it was forgotten.
@@ -287,11 +290,6 @@ impl Runs {
             .map_err(|error| not_understood(&path, error.to_string()))?;
         decode(wire, workspace, id).map(Some).map_err(|reason| not_understood(&path, reason))
     }
-}
-
-fn begun(records: Vec<RunRecord>) -> HashSet<CheckpointId> {
-    let is_there = |record: &RunRecord| record.state != RunState::Removed;
-    records.into_iter().filter(is_there).filter_map(|record| record.before).collect()
 }
 
 fn parsed<T: std::str::FromStr>(name: &[u8]) -> Option<T> {
@@ -323,6 +321,7 @@ fn encode(record: &RunRecord) -> Result<Vec<u8>> {
         kept: record.kept.as_ref().map(checkpoint),
         refs: record.refs.clone(),
         holds: record.holds,
+        applied: record.applied.as_ref().map(checkpoint),
     };
     serde_json::to_vec(&wire).map_err(std::io::Error::from).at("encode", Path::new("a run"))
 }
@@ -362,6 +361,7 @@ fn decode(wire: WireRecord, workspace: WorkspaceId, id: RunId) -> Result<RunReco
         kept: checkpoint(wire.kept)?,
         refs: wire.refs,
         holds: wire.holds,
+        applied: checkpoint(wire.applied)?,
     })
 }
 
@@ -394,6 +394,7 @@ mod tests {
             kept: None,
             refs: Vec::new(),
             holds: None,
+            applied: None,
         };
         let all = || runs.all().unwrap();
         runs.write(&record).unwrap();
@@ -404,6 +405,7 @@ mod tests {
             (Some(3), Some(checkpoint(0)), Some(checkpoint(7)));
         record.refs = vec!["refs/turnpoint/removed/x/branch".to_owned()];
         record.holds = Some(Holds { ignored: true, all: false });
+        record.applied = Some(checkpoint(6));
         runs.write(&record).unwrap();
         assert_eq!(all(), (vec![record.clone()], vec![]));
 

@@ -136,6 +136,7 @@ pub(crate) struct Account<'a> {
 struct RunAccount {
     id: RunId,
     branch: String,
+    uncommitted: Option<u64>,
     brought: BroughtAlong,
     /// `None` where it is there.
     removed: Option<RemovedRun>,
@@ -268,7 +269,8 @@ pub(crate) fn isolated<'a>(
     (options.scope, options.extras) = (values.scope, values.extras);
     let mut run = context.run(|store, monitor| store.isolate(&directory, &options, monitor))?;
     tell_incomplete(run.before(), context);
-    let brought = run.brought_along().clone();
+    let (uncommitted, brought) = (run.uncommitted(), run.brought_along().clone());
+    tell_lacking(uncommitted, context);
     tell_brought(&brought, context);
     let mut command = command(asked.command);
     if asked.output_is_aside {
@@ -306,10 +308,23 @@ pub(crate) fn isolated<'a>(
         before,
         after,
         compared,
-        run: Some(RunAccount { id, branch, brought, removed }),
+        run: Some(RunAccount { id, branch, uncommitted, brought, removed }),
         is_proposal: asked.output_is_aside,
     };
     Ok((account, failure))
+}
+
+/// Says that what is not committed here is not there.
+fn tell_lacking(uncommitted: Option<u64>, context: &Context) {
+    let Some(count) = uncommitted.filter(|count| *count > 0) else { return };
+    if !context.is_json() && !context.is_quiet() {
+        let paths = format::counted(count, "path", "paths");
+        let text = format!(
+            "what is not committed here ({paths}) is not in the run; after `turnpoint capture` `--from \
+             latest` brings it"
+        );
+        context.printer.style().complain(Kind::Note, &text);
+    }
 }
 
 /// Says what the command has that git did not put there, and what it lacks.
@@ -564,6 +579,7 @@ pub(crate) struct ReportDocument {
 struct RunDocument {
     run: String,
     branch: String,
+    uncommitted: Option<u64>,
     brought_along: Vec<ExtraDocument>,
     not_brought_along: Vec<ReasonDocument>,
     removed: Option<RemovedDocument>,
@@ -609,6 +625,7 @@ pub(crate) fn document(account: &Account<'_>) -> ReportDocument {
         run: account.run.as_ref().map(|run| RunDocument {
             run: run.id.to_string(),
             branch: run.branch.clone(),
+            uncommitted: run.uncommitted,
             brought_along: run.brought.extras.iter().map(ExtraDocument::from).collect(),
             not_brought_along: left_out(&run.brought),
             removed: run.removed.as_ref().map(RemovedDocument::from),

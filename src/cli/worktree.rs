@@ -168,6 +168,7 @@ struct RunDocument<'a> {
     ignored: Option<LeftOutDocument>,
     kept: Option<IdDocument>,
     refs: &'a [String],
+    applied: Option<IdDocument>,
 }
 
 impl<'a> From<&'a RunSummary> for RunDocument<'a> {
@@ -191,6 +192,7 @@ impl<'a> From<&'a RunSummary> for RunDocument<'a> {
             ignored: run.content.as_ref().map(|content| LeftOutDocument::from(&content.ignored)),
             kept: run.kept.as_ref().map(IdDocument::from),
             refs: &run.refs,
+            applied: run.applied.as_ref().map(IdDocument::from),
         }
     }
 }
@@ -251,7 +253,11 @@ fn table(runs: &[RunSummary]) -> Table {
     for run in runs {
         table.row(vec![
             run.id.to_string(),
-            state(run).to_owned(),
+            if run.applied.is_some() {
+                format!("{}, applied", state(run))
+            } else {
+                state(run).to_owned()
+            },
             format::age(run.started_at, now),
             run.content.as_ref().map_or_else(unknown, |content| format::size(content.bytes)),
             run.content.as_ref().map_or_else(unknown, |content| format::number(content.changed)),
@@ -273,6 +279,9 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
         context.printer.line(format_args!("{}  {age}  {}", run.id, command(run)))?;
         for line in left(run.kept.as_ref(), &run.refs, 0) {
             context.printer.line(format_args!("  {line}"))?;
+        }
+        if let Some(applied) = &run.applied {
+            context.printer.line(format_args!("  {applied} of it was applied"))?;
         }
     }
     if !context.is_quiet() {

@@ -15,6 +15,7 @@ use crate::clock::Timestamp;
 use crate::disk::dir::{CREATE, Dir, FileKind, FileStat, file_stat, unusable};
 use crate::disk::lock::{LockKind, try_flock};
 use crate::disk::small::{create_temp, leads_to, write_whole};
+use crate::disk::system::{mounts_below, user};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher};
 use crate::limits;
@@ -224,21 +225,62 @@ pub(crate) fn extent(dir: &Dir, name: &[u8]) -> Result<Extent> {
         all += Extent { files: u64::from(!is_dir), bytes: stat.allocated_bytes() };
         is_dir
     };
-    let joined = |above: &RelPath, name: &[u8]| {
-        let full = || dir.path_of(&[above.as_bytes(), b"/", name].concat());
-        above.join(name).map_err(|error| unusable("examine", &full(), error.to_string()))
-    };
     let Some(stat) = dir.stat(name)? else { return Ok(all) };
-    let mut pending = if add(stat) { vec![joined(&RelPath::root(), name)?] } else { Vec::new() };
+    let mut pending =
+        if add(stat) { vec![joined(dir, &RelPath::root(), name)?] } else { Vec::new() };
     while let Some(path) = pending.pop() {
         let Some(inside) = dir.try_open_dir(&path)? else { continue };
         for name in inside.names()? {
             if inside.stat(&name)?.is_some_and(&mut add) {
-                pending.push(joined(&path, &name)?);
+                pending.push(joined(dir, &path, &name)?);
             }
         }
     }
     Ok(all)
+}
+
+/// Gives the owner every permission for the directories of this user at and below `name` in `dir` that lack
+/// one: without them what is in one cannot be removed. No symlink is followed, and nothing is done at and below
+/// a mount point.
+///
+/// # Errors
+/// [`Error::Io`] where one cannot be changed, or not be listed.
+///
+/// Cost: one open for each directory, of which one is open at a time.
+pub(crate) fn open_up(dir: &Dir, name: &[u8]) -> Result<()> {
+    let (user, device) = (user(), dir.stat_self()?.dev);
+    // Where the kernel does not say, devices do.
+    let mounts = mounts_below(dir.path()).unwrap_or_default();
+    let is_entered = |above: &Dir, path: &RelPath| -> Result<bool> {
+        let Some(stat) = above.stat(path.name())? else { return Ok(false) };
+        // A part of the same file system may be mounted, too.
+        if stat.kind != FileKind::Dir || stat.dev != device || mounts.contains(path) {
+            return Ok(false);
+        }
+        let open = Mode::from_st_mode(stat.mode.bits() | 0o700);
+        if stat.uid == user && stat.mode != open {
+            above.set_mode(path.name(), open)?;
+        }
+        Ok(true)
+    };
+    let top = joined(dir, &RelPath::root(), name)?;
+    let mut pending = if is_entered(dir, &top)? { vec![top] } else { Vec::new() };
+    while let Some(path) = pending.pop() {
+        let Some(inside) = dir.try_open_dir(&path)? else { continue };
+        for name in inside.names()? {
+            let path = joined(dir, &path, &name)?;
+            if is_entered(&inside, &path)? {
+                pending.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The path from `dir` of `name` in the directory `above`.
+fn joined(dir: &Dir, above: &RelPath, name: &[u8]) -> Result<RelPath> {
+    let full = || dir.path_of(&[above.as_bytes(), b"/", name].concat());
+    above.join(name).map_err(|error| unusable("examine", &full(), error.to_string()))
 }
 
 /// Copies a file to a new name in `dir`, with mode 0600. Not durable.

@@ -323,17 +323,23 @@ pub(crate) fn set_aside(dir: &Dir, name: &[u8], to: &Dir) -> Result<Option<PathB
 const SET_ASIDE_MAX: u32 = 1_000;
 
 /// Adds `line` at the end of a file that is not ours, unless it has that line; makes the file where it is
-/// missing. Its last line may lack an end.
+/// missing. Its last line may lack an end. One that has the line need not be writable.
 ///
 /// # Concurrency
 /// Of two that add the same line at the same time one finds it there.
 pub(crate) fn append_missing_line(path: &Path, line: &[u8]) -> Result<()> {
+    let has_line =
+        |text: &[u8]| text.split(|&byte| byte == b'\n').any(|there| there.trim_ascii_end() == line);
+    // A line that is there stays there: whoever writes adds.
+    if std::fs::read(path).is_ok_and(|text| has_line(&text)) {
+        return Ok(());
+    }
     let file = File::options().read(true).append(true).create(true).open(path);
     let mut file = file.at("open", path)?;
     file.lock().at("lock", path)?;
     let mut text = Vec::new();
     file.read_to_end(&mut text).at("read", path)?;
-    if text.split(|&byte| byte == b'\n').any(|there| there.trim_ascii_end() == line) {
+    if has_line(&text) {
         return Ok(());
     }
     let is_open = text.last().is_some_and(|&last| last != b'\n');

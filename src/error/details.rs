@@ -1,11 +1,12 @@
 //! What errors and outcomes say of a file or of content.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::clock::Timestamp;
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 
 /// All checkpoints that may be meant are younger than the time that was named.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +59,20 @@ pub struct MergeConflict {
     pub path: RelPath,
     /// Why.
     pub reason: String,
+}
+
+/// The commands that show both sides of the first of `conflicts` in the workspace `root`: what leads from one
+/// checkpoint to the other, and what leads from `base` to the disk.
+pub(super) fn sides(
+    root: &Path,
+    [from, to]: [&CheckpointId; 2],
+    base: &CheckpointId,
+    conflicts: &[MergeConflict],
+) -> [String; 2] {
+    let root = shell_word(root.as_os_str().as_bytes());
+    let path = conflicts.first().map_or("PATH".to_owned(), |it| shell_word(it.path.as_bytes()));
+    let diff = |sides: &str| format!("`turnpoint diff -C {root} {sides} -p -- {path}`");
+    [diff(&format!("{from} {to}")), diff(&base.to_string())]
 }
 
 /// Content that a restore needs and the store cannot give.

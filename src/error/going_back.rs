@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::details::sides;
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, SessionName};
 use crate::path::RelPath;
@@ -49,6 +50,10 @@ pub enum GoingBackError {
     RevertConflicts {
         /// Which checkpoint.
         checkpoint: CheckpointId,
+        /// The one before it, with which it was compared.
+        before: CheckpointId,
+        /// The workspace's root.
+        workspace: PathBuf,
         /// In order of path.
         conflicts: Vec<MergeConflict>,
     },
@@ -185,11 +190,14 @@ impl GoingBackError {
                 "`turnpoint list --session {}` shows what there is; `turnpoint restore` goes back to one",
                 checkpoint.session
             ),
-            Self::RevertConflicts { checkpoint, .. } => format!(
-                "nothing was written; `turnpoint revert {checkpoint} PATH...` takes back what you name \
-                 alone; `turnpoint diff {checkpoint}` shows what was done since, and `turnpoint log \
-                 PATH --patch` what each checkpoint changed"
-            ),
+            Self::RevertConflicts { checkpoint, before, workspace, conflicts } => {
+                let [changed, since] =
+                    sides(workspace, [before, checkpoint], checkpoint, conflicts);
+                format!(
+                    "nothing was written; {changed} shows what it changed, {since} what was done since; \
+                     `turnpoint revert {checkpoint} PATH...` takes back what you name alone"
+                )
+            }
             Self::PlanUnreadable { .. } => {
                 "`turnpoint restore --plan-out FILE` writes one".to_owned()
             }

@@ -1,11 +1,13 @@
 //! Why a run in a work tree of its own cannot be made, found, applied or removed.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::details::sides;
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 
 /// Why a run cannot be made, found, applied or removed. Nothing is lost in any case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +94,13 @@ pub enum IsolationError {
         processes: Vec<u32>,
     },
 
+    /// Something is mounted in it, which git would go into.
+    #[error("something is mounted at {}", path.display())]
+    Mounted {
+        /// Where.
+        path: PathBuf,
+    },
+
     /// A person has locked the work tree.
     #[error(
         "the work tree {} is locked{}",
@@ -168,6 +177,12 @@ pub enum IsolationError {
     ApplyConflicts {
         /// Which one.
         id: RunId,
+        /// The checkpoint before its command.
+        before: CheckpointId,
+        /// The one that was to be applied.
+        after: CheckpointId,
+        /// The top of the checkout.
+        checkout: PathBuf,
         /// In order of path.
         conflicts: Vec<MergeConflict>,
     },
@@ -214,6 +229,7 @@ impl IsolationError {
             Self::NoGit
             | Self::RunAlive { .. }
             | Self::InUse { .. }
+            | Self::Mounted { .. }
             | Self::Locked { .. }
             | Self::RefLocked { .. }
             | Self::Unfinished { .. }
@@ -239,6 +255,7 @@ impl IsolationError {
             Self::RunRemoved { .. } => "run-removed",
             Self::RunAlive { .. } => "run-alive",
             Self::InUse { .. } => "worktree-in-use",
+            Self::Mounted { .. } => "worktree-mounted",
             Self::Locked { .. } => "worktree-locked",
             Self::RefLocked { .. } => "ref-locked",
             Self::Unfinished { .. } => "worktree-unfinished",
@@ -270,6 +287,10 @@ impl IsolationError {
             Self::InUse { .. } => {
                 "leave the directory there, or end the process; then try again".to_owned()
             }
+            Self::Mounted { path } => format!(
+                "git would delete what is in it, which is not of the run: `umount {}`, and try again",
+                shell_word(path.as_os_str().as_bytes())
+            ),
             Self::Locked { path, .. } => {
                 format!("`git worktree unlock {}` takes the lock away", path.display())
             }
@@ -299,9 +320,13 @@ impl IsolationError {
                 )
             }
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
-            Self::ApplyConflicts { id, .. } => format!(
-                "nothing was written; change one side, here or in the work tree of {id}, and try again"
-            ),
+            Self::ApplyConflicts { id, before, after, checkout, conflicts } => {
+                let [there, here] = sides(checkout, [before, after], before, conflicts);
+                format!(
+                    "nothing was written; {there} shows what was done there, {here} what was done here; \
+                     change one side, here or in the work tree of {id}, and try again"
+                )
+            }
             Self::ChangesUnknown { kept: Some(kept), .. } => {
                 format!(
                     "`turnpoint restore {kept} --into DIR` writes its files into a new directory"
@@ -327,6 +352,11 @@ impl IsolationError {
             }
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
                 "if no git is at work in the repository, remove that file, and try again".to_owned()
+            }
+            Self::Git { what: "remove the work tree", .. } => {
+                "what was to be held of it is held; once what stopped git is out of the way `turnpoint \
+                 worktree prune` removes the rest"
+                    .to_owned()
             }
             Self::Git { .. } => return None,
         };

@@ -119,6 +119,21 @@ pub(crate) fn status(
     Ok(status)
 }
 
+/// How many paths of a work tree git finds not to be as in HEAD, as its user has it look: a whole directory that
+/// is not tracked is one.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn count_changed(
+    repository: &Repository,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<u64, GitError> {
+    let words = ["status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty"];
+    let command = within(repository, &words);
+    let output = finish(command, &repository.top, Ending::Asked, is_cancelled)?.success()?;
+    Ok(output.split(|&byte| byte == 0).filter(|line| !line.is_empty()).count() as u64)
+}
+
 /// Those paths of the list of `git ls-files -v` that git does not look at, by `update-index --skip-worktree` or
 /// `--assume-unchanged` or a sparse checkout, and that are there all the same; each ends with a zero byte.
 fn not_looked_at(list: &[u8], top: &Path) -> Result<Vec<u8>> {

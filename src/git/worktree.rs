@@ -222,25 +222,25 @@ pub(crate) struct Administration {
     pub(crate) git_dir: PathBuf,
     /// Why it is locked, if it is: by a person, or while git makes it.
     pub(crate) locked: Option<String>,
-    /// Whether it leads to the work tree. Where git was killed while it made it, it may not.
+    /// Whether it leads to the work tree. Where git was killed while it made or removed it, it may not.
     pub(crate) leads_there: bool,
 }
 
-/// What git keeps of the work tree at `path`, if it knows one there. With `may_be_half_made` also of one
-/// that does not lead there yet, which has its name.
+/// What git keeps of the work tree at `path`, if it knows one there. With `may_be_cut` also of one that has
+/// its name and does not lead there, as git leaves it that is killed over making or removing it.
 ///
 /// # Errors
 /// [`crate::Error::Io`].
 pub(crate) fn administration(
     common_dir: &Path,
     path: &Path,
-    may_be_half_made: bool,
+    may_be_cut: bool,
 ) -> Result<Option<Administration>> {
     let all = common_dir.join("worktrees");
     if !disk::is_directory(&all)? {
         return Ok(None);
     }
-    let mut half_made = None;
+    let mut cut = None;
     for (name, _) in disk::list_dir(&all)? {
         let git_dir = all.join(OsStr::from_bytes(&name));
         let text = |name: &str| -> Result<Option<Vec<u8>>> {
@@ -258,20 +258,20 @@ pub(crate) fn administration(
             None => false,
         };
         let is_named_so = path.file_name().is_some_and(|last| last.as_bytes() == name);
-        if leads_there || (may_be_half_made && leads_to.is_none() && is_named_so) {
+        if leads_there || (may_be_cut && leads_to.is_none() && is_named_so) {
             let locked = text("locked")?.map(|text| String::from_utf8_lossy(&text).into_owned());
             let found = Administration { git_dir, locked, leads_there };
             if leads_there {
                 return Ok(Some(found));
             }
-            half_made = Some(found);
+            cut = Some(found);
         }
     }
-    Ok(half_made)
+    Ok(cut)
 }
 
-/// Lets git know of the work tree at `path` again, whose administration it had taken away when it was killed;
-/// it is to be completed.
+/// Lets git know of the work tree at `path` again, whose administration it had taken away; it is to be
+/// completed.
 ///
 /// # Errors
 /// [`Error::PlaceTaken`] where there is one of its name, of another work tree; [`Error::Io`].
@@ -578,8 +578,8 @@ fn write(
     }
 }
 
-/// Puts in place what git lacks of a work tree that it was killed over making, without which it does not
-/// remove it.
+/// Puts in place what git lacks of a work tree that it was killed over making or removing, without which it
+/// does not remove it.
 ///
 /// # Errors
 /// [`crate::Error::Io`].
@@ -587,11 +587,10 @@ pub(crate) fn complete(administration: &Administration, path: &Path, branch: &st
     let dir = disk::Dir::open(&administration.git_dir)?;
     let mut link: OsString = path.join(".git").into_os_string();
     link.push("\n");
-    let head = format!("ref: refs/heads/{branch}\n");
     let parts = [
         ("gitdir", link.into_vec()),
         ("commondir", b"../..\n".to_vec()),
-        ("HEAD", head.into_bytes()),
+        ("HEAD", format!("ref: refs/heads/{branch}\n").into_bytes()),
     ];
     for (name, content) in parts {
         // One that is empty was begun.
@@ -599,10 +598,26 @@ pub(crate) fn complete(administration: &Administration, path: &Path, branch: &st
             put(&dir, name, &content)?;
         }
     }
-    if Repository::at(path).is_none() && disk::is_directory(path)? {
-        lead_back(administration, path)?;
-    }
     Ok(())
+}
+
+/// Has HEAD and the index of a work tree be at `commit`, each where it is lost: the branch of it may be gone.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn put_back(administration: &Administration, commit: &str) -> Result<(), GitError> {
+    let git_dir = &administration.git_dir;
+    let is_at = commit_of(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], |words| {
+        ask_of(git_dir, words, UNDISTURBED)
+    })?;
+    if is_at.is_none() {
+        let words = ["update-ref", "--no-deref", "HEAD", commit];
+        ask_of(git_dir, &words, UNDISTURBED)?.success()?;
+    }
+    if git_dir.join("index").symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    ask_of(git_dir, &["read-tree", commit], UNDISTURBED)?.success().map(drop)
 }
 
 /// Lets a work tree know where the repository is, as git does.

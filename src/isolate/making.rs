@@ -114,16 +114,19 @@ pub(crate) fn session_name(common_dir: &Path) -> Result<SessionName> {
         .map_err(|reason| Error::InvalidSession { name, reason })
 }
 
-/// Makes the work tree of a run that is recorded.
+/// Makes the work tree of a run that is recorded. Returns how many paths of the checkout are not as in its
+/// commit, which it lacks; `None` where git does not say.
 ///
 /// # Errors
 /// What was begun is git's to take away then, and the caller's to look after.
+///
+/// Cost: git looks at the checkout while it makes the work tree, and not after that.
 pub(crate) fn make(
     ground: &Ground,
     record: &RunRecord,
     lock: &Lock,
     monitor: &dyn Monitor,
-) -> Result<()> {
+) -> Result<Option<u64>> {
     let Ground { repository, commit, .. } = ground;
     // Before there is anything to be shown.
     git::exclude(&repository.common_dir, EXCLUDED)?;
@@ -133,8 +136,12 @@ pub(crate) fn make(
     disk::require_space(&Dir::open(&place)?, 0, limits::DISK_FLOOR_BYTES)?;
     let (path, branch) = (record.path(), record.branch());
     let is_cancelled = || monitor.is_cancelled();
-    git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)
-        .map_err(failed("make a work tree"))
+    std::thread::scope(|threads| {
+        let uncommitted = threads.spawn(|| git::count_changed(repository, &is_cancelled).ok());
+        git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)
+            .map_err(failed("make a work tree"))?;
+        Ok(uncommitted.join().ok().flatten())
+    })
 }
 
 /// Makes the directories in which runs are, and holds them: whoever finds them empty, because another run

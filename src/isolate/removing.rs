@@ -23,7 +23,7 @@ pub(crate) enum Stage {
     Whole(WorkTree),
     /// git was killed over making it: nothing was run in it, and what is in it is the commit's.
     HalfMade,
-    /// git was killed over removing it, after its link to the repository was gone.
+    /// git came to no end with removing it, and it and the repository do not know of each other any more.
     HalfRemoved,
     /// Its directory is gone. git may still keep what belongs to it.
     Gone,
@@ -47,6 +47,14 @@ pub(crate) struct WorkTree {
 pub(crate) struct Found {
     pub(crate) stage: Stage,
     administration: Option<Administration>,
+}
+
+impl Found {
+    /// Whether git came to no end with removing it, so that [`lead_back`] has something to do.
+    pub(crate) fn is_half_removed(&self) -> bool {
+        let is_cut = || self.administration.as_ref().is_some_and(|it| !it.leads_there);
+        matches!(self.stage, Stage::HalfRemoved) || (matches!(self.stage, Stage::Gone) && is_cut())
+    }
 }
 
 /// What git says of a work tree at one moment.
@@ -76,7 +84,9 @@ impl Kept {
 pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     let path = record.path();
     let is_making = record.state == RunState::Making;
-    let administration = git::administration(&record.repository, &path, is_making)?;
+    let is_removing = record.state == RunState::Removing;
+    let administration = git::administration(&record.repository, &path, is_making || is_removing)?;
+    let leads_there = administration.as_ref().is_some_and(|it| it.leads_there);
     let repository = Repository::at(&path).filter(|found| {
         let git_dir = administration.as_ref().map(|it| &it.git_dir);
         let is_same = |git_dir: &PathBuf| {
@@ -87,16 +97,19 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     });
     let is_half_made = is_making
         && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
+    let is_left = || {
+        let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
+        // What has a repository of its own there, or lies elsewhere, is another's.
+        record.kept.is_some() && is_dir(&path) && !is_dir(&path.join(".git"))
+    };
     let stage = match repository {
         _ if is_half_made => Stage::HalfMade,
-        Some(repository) => Stage::Whole(WorkTree { repository }),
-        None if path.symlink_metadata().is_err() => Stage::Gone,
+        Some(repository) if leads_there => Stage::Whole(WorkTree { repository }),
+        _ if path.symlink_metadata().is_err() => Stage::Gone,
         // git was killed before it had put anything there, or while it took away what it had made.
-        None if is_making => Stage::HalfMade,
-        None if record.state == RunState::Removing && administration.is_some() => {
-            Stage::HalfRemoved
-        }
-        None => return Err(unknown(record)),
+        _ if is_making => Stage::HalfMade,
+        _ if is_removing && is_left() => Stage::HalfRemoved,
+        _ => return Err(unknown(record)),
     };
     Ok(Found { stage, administration })
 }
@@ -108,15 +121,20 @@ pub(crate) fn unknown(record: &RunRecord) -> Error {
     IsolationError::Unknown { path: record.path(), kept }.into()
 }
 
-/// Refuses a work tree that somebody is at work in, or that a person has locked.
+/// Refuses a work tree that somebody is at work in, or that a person has locked, or in which something is mounted:
+/// what is there is not of the run, and git deletes it with the rest.
 ///
 /// # Errors
-/// [`IsolationError::InUse`], [`IsolationError::Locked`].
+/// [`IsolationError::InUse`], [`IsolationError::Locked`], [`IsolationError::Mounted`].
 pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     let path = record.path();
     let locked = found.administration.as_ref().and_then(|it| it.locked.clone());
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
+    }
+    // Where the kernel does not say, what is on another device is refused as not held.
+    if let Some(mount) = disk::mounts_below(&path).unwrap_or_default().first() {
+        return Err(IsolationError::Mounted { path: path.join(mount.as_os()) }.into());
     }
     let processes = disk::processes_that_stay_in(&path)?;
     if !processes.is_empty() {
@@ -351,11 +369,12 @@ pub(crate) fn not_held(
         let reason = match entry.kind {
             EntryKind::File { unstable: true, .. } => "changes while it is read".to_owned(),
             EntryKind::Omitted { .. } if path.as_bytes() == b".git" => continue,
-            EntryKind::Omitted { .. } if is_version_control(path.name()) => {
-                "version control of its own".to_owned()
-            }
             EntryKind::Omitted { reason, rest } => {
+                let has_own = is_version_control(path.name());
                 let is_spared = match reason {
+                    // What is tracked of it somebody had git take. A repository git does not look into, and
+                    // what it ignores there may be the work of another run.
+                    _ if has_own => kept.status.spares(path, false),
                     OmitReason::Sparse => true,
                     // What is mounted there is not git's, whatever it says.
                     OmitReason::Mount | OmitReason::Store => false,
@@ -371,6 +390,7 @@ pub(crate) fn not_held(
                     continue;
                 }
                 let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+                let reason = if has_own { "version control of its own" } else { reason.as_str() };
                 format!("{reason}{more}")
             }
             _ => continue,
@@ -436,18 +456,34 @@ pub(crate) fn left_out(
     measured(record, ignored.into_iter(), given_up)
 }
 
-/// Puts the link to the repository back that a killed removal has taken away: without it git knows nothing
-/// of what is left.
+/// Puts back what a removal that git came to no end with has taken away, and without which git says nothing of
+/// what is left, or not the same: what it keeps of the work tree, at the commit `head` where that is known, and its
+/// link to that.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
-    let Some(administration) = &found.administration else { return Ok(()) };
-    git::lead_back(administration, &record.path())
+/// [`Error::Io`], and what git says.
+pub(crate) fn lead_back(record: &RunRecord, found: &Found, head: Option<&str>) -> Result<()> {
+    let path = record.path();
+    let left = if disk::is_directory(&path)? { Some(Dir::open(&path)?) } else { None };
+    // Killed in the middle, this is done again: the link, which makes a whole work tree of it, is the last.
+    left.as_ref().map(|left| left.try_unlink(b".git")).transpose()?;
+    let made_anew;
+    let administration = if let Some(administration) = &found.administration {
+        administration
+    } else {
+        made_anew = git::administer(&record.repository, &path)?;
+        &made_anew
+    };
+    git::complete(administration, &path, &record.branch())?;
+    if let Some(head) = head {
+        git::put_back(administration, head).map_err(failed("put back what the run was at"))?;
+    }
+    left.map_or(Ok(()), |_| git::lead_back(administration, &path))
 }
 
 /// Removes the work tree and the branch, each also where the other cannot be removed, and the directories
-/// above it that are empty then. The branch stays where it does not lead to `commit`, up to which it is
+/// above it that are empty then. In directories of this user that may not be written to, what is in them is
+/// removed all the same. The branch stays where it does not lead to `commit`, up to which it is
 /// held; returns whether it is gone.
 ///
 /// # Errors
@@ -461,6 +497,10 @@ pub(crate) fn remove(
     let (common_dir, path) = (&record.repository, record.path());
     let is_half_made = matches!(found.stage, Stage::HalfMade);
     let mut is_known = found.administration.is_some();
+    if path.symlink_metadata().is_ok() {
+        // git goes on where it may not delete something, and then knows nothing of what is left.
+        disk::open_up(&Dir::open(&place(&record.top))?, record.id.to_string().as_bytes())?;
+    }
     if is_half_made {
         // Where git has put nothing there is nothing for it to find.
         disk::remove_directory_if_empty(&path);
@@ -470,6 +510,9 @@ pub(crate) fn remove(
         };
         if let Some(administration) = made_anew.as_ref().or(found.administration.as_ref()) {
             git::complete(administration, &path, &record.branch())?;
+            if Repository::at(&path).is_none() && disk::is_directory(&path)? {
+                git::lead_back(administration, &path)?;
+            }
             is_known = true;
         }
     }

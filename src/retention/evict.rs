@@ -194,7 +194,7 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     let of_command: HashSet<CheckpointId> = of_command.map(|row| row.id.clone()).collect();
     let (mut candidates, taken_back) = candidates(access, tx, rows, gone, |_| true)?;
     if candidates.iter().any(|id| of_command.contains(id)) {
-        let begun = Runs::new(&access.layout).beginnings()?;
+        let begun = Runs::new(&access.layout).beginnings()?.unwrap_or(of_command);
         candidates.retain(|id| !begun.contains(id));
     }
     leave_links(&mut candidates, &taken_back);

@@ -222,7 +222,7 @@ fn plan_in(
     }
     // Nor does the end of each turn look at all runs.
     if !of_commands.is_empty() && matches!(going, Going::Rule(_)) {
-        let begun = Runs::new(&access.layout).all_beginnings()?.unwrap_or(of_commands);
+        let begun = Runs::new(&access.layout).beginnings()?.unwrap_or(of_commands);
         outcome.pruned.retain(|id| !begun.contains(id));
     }
     outcome.kept -= outcome.pruned.len() as u64;

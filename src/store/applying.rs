@@ -80,10 +80,20 @@ impl Store {
     ) -> Result<RestoreOutcome> {
         let record = self.record_of(directory, id, monitor)?;
         // Held to the end: nobody removes the work tree, or begins to, while it is looked at.
-        let (record, _lock) = self.take_run(&record)?;
+        let (mut record, _lock) = self.take_run(&record)?;
         let change = self.change_of(&record, &options.scope, monitor)?;
         let options = RestoreOptions { workspace: None, ..options.clone() };
-        self.go_back(&Wish::Apply(&change), mode, &record.top, &options, monitor)
+        let outcome = self.go_back(&Wish::Apply(&change), mode, &record.top, &options, monitor)?;
+        if mode == Mode::CarryOut {
+            record.applied = Some(change.after);
+            // It is done: that a listing does not show it is no failure.
+            if let Err(error) = self.remembered_runs().write(&record) {
+                let reason = error.with_source();
+                let text = format!("that run {id} was applied could not be written down: {reason}");
+                monitor.notice(&Notice::Remark { text });
+            }
+        }
+        Ok(outcome)
     }
 
     /// The two checkpoints between which the changes of a run lie. What is in its work tree is captured where

@@ -43,6 +43,7 @@ pub struct Run {
     pub(super) record: RunRecord,
     pub(super) lock: Lock,
     before: CaptureOutcome,
+    uncommitted: Option<u64>,
     brought: BroughtAlong,
     directory: PathBuf,
     scope: ScopeSettings,
@@ -72,6 +73,13 @@ impl Run {
     /// What was captured before the command.
     pub fn before(&self) -> &CaptureOutcome {
         &self.before
+    }
+
+    /// How many paths of the checkout are not as in the commit that the run is made from, so that it lacks what
+    /// was done at them; a whole directory that git does not track is one. `None` where a checkpoint was laid
+    /// over the commit, or git does not say.
+    pub fn uncommitted(&self) -> Option<u64> {
+        self.uncommitted
     }
 
     /// What was brought along from the checkout, and what could not be.
@@ -183,6 +191,7 @@ impl Store {
             kept: None,
             refs: Vec::new(),
             holds: None,
+            applied: None,
         };
         runs.write(&record)?;
         Ok((record, lock))
@@ -198,7 +207,7 @@ impl Store {
         options: &IsolateOptions,
         monitor: &dyn Monitor,
     ) -> Result<Run, (Error, Lock)> {
-        let made = isolate::make(ground, &record, &lock, monitor).and_then(|()| {
+        let made = isolate::make(ground, &record, &lock, monitor).and_then(|uncommitted| {
             let path = record.path();
             if isolate::has_submodules(&path)? {
                 let text = "submodules are empty in the work tree; `git submodule update --init` there \
@@ -218,9 +227,9 @@ impl Store {
             record.before = Some(before.checkpoint.clone());
             record.state = RunState::Made;
             self.remembered_runs().write(&record)?;
-            Ok((before, brought))
+            Ok((before, uncommitted.filter(|_| options.from.is_none()), brought))
         });
-        let (before, brought) = match made {
+        let (before, uncommitted, brought) = match made {
             Ok(made) => made,
             Err(error) => return Err((error, lock)),
         };
@@ -233,7 +242,8 @@ impl Store {
             let text = format!("{below} is not in the commit: the command starts at the top");
             monitor.notice(&Notice::Remark { text });
         }
-        Ok(Run { record, lock, before, brought, directory, scope: options.scope.clone() })
+        let scope = options.scope.clone();
+        Ok(Run { record, lock, before, uncommitted, brought, directory, scope })
     }
 
     fn lay_over(

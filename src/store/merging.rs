@@ -18,7 +18,7 @@ use crate::id::{CheckpointId, RunId};
 use crate::limits;
 use crate::manifest::{Difference, Entry, EntryKind, Mode as FileMode, OmitReason};
 use crate::monitor::Monitor;
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 use crate::plan::{Collision, Plan, Present, Selection, Settled, Skip, SkipReason, settle};
 use crate::restore::Predecessor;
 use crate::store::target::Target;
@@ -30,7 +30,6 @@ const NOT_SAVED: &str = "its present content cannot be saved";
 pub(super) enum Purpose {
     /// What a checkpoint changed is taken back.
     Revert {
-        checkpoint: CheckpointId,
         /// How many between it and the one before it are gone.
         gone_between: u64,
     },
@@ -53,16 +52,6 @@ impl Purpose {
             (SkipReason::Blocked, _) => "what is above it stays as it is",
             (_, Self::Revert { .. }) => "something in it was made or changed since",
             (_, Self::Apply(_)) => "something in it was made or changed here",
-        }
-    }
-
-    fn refusal(&self, conflicts: Vec<MergeConflict>) -> Error {
-        match self {
-            Self::Revert { checkpoint, .. } => {
-                let checkpoint = checkpoint.clone();
-                GoingBackError::RevertConflicts { checkpoint, conflicts }.into()
-            }
-            Self::Apply(id) => IsolationError::ApplyConflicts { id: *id, conflicts }.into(),
         }
     }
 }
@@ -107,6 +96,25 @@ fn is_omitted(entry: &Entry) -> Option<SkipReason> {
     }
 }
 
+/// Why what was changed at a path cannot come here: git keeps the path, or one above it, out of the work tree.
+/// What was put there all the same git would take for unchanged.
+fn sparse(now: &[Present], path: &RelPath) -> Option<String> {
+    let is_left_out = |path: &RelPath| {
+        let index = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
+        let reason = index.and_then(|index| is_omitted(&now[index].entry));
+        reason == Some(SkipReason::NotCaptured(OmitReason::Sparse))
+    };
+    if !is_left_out(path) && !path.ancestors().any(|above| is_left_out(&above)) {
+        return None;
+    }
+    // Folders are what most sparse checkouts are made of.
+    let above = path.parent().filter(|above| !above.is_root());
+    let what = shell_word(above.as_ref().unwrap_or(path).as_bytes());
+    Some(format!(
+        "a sparse checkout leaves it out here; `git sparse-checkout add {what}` brings it"
+    ))
+}
+
 /// What a directory says of names that are not there is what theirs says.
 fn with_evidence(wanted: Entry, theirs: Option<&Entry>) -> Entry {
     match (&wanted.kind, theirs.map(|theirs| &theirs.kind)) {
@@ -129,16 +137,11 @@ impl Merge {
         Self { purpose, base, theirs, changes, paths: paths.to_vec() }
     }
 
-    /// What it is for.
-    pub(super) const fn purpose(&self) -> &Purpose {
-        &self.purpose
-    }
-
     /// What a revert compared its checkpoint with.
     pub(super) fn predecessor(&self) -> Option<Predecessor> {
         let checkpoint = self.theirs.reference.clone();
         match self.purpose {
-            Purpose::Revert { gone_between, .. } => {
+            Purpose::Revert { gone_between } => {
                 Some(Predecessor { checkpoint, gone: gone_between })
             }
             Purpose::Apply(_) => None,
@@ -158,6 +161,28 @@ impl Merge {
             (change.path.clone(), change.after.clone().unwrap_or_else(|| absent(&change.path)))
         };
         self.changes.iter().map(left).collect()
+    }
+
+    fn refusal(&self, open: &OpenWorkspace, conflicts: Vec<MergeConflict>) -> Error {
+        let (base, theirs) = (self.base.clone(), self.theirs.reference.id.clone());
+        let workspace = open.path.clone();
+        match self.purpose {
+            Purpose::Revert { .. } => GoingBackError::RevertConflicts {
+                checkpoint: base,
+                before: theirs,
+                workspace,
+                conflicts,
+            }
+            .into(),
+            Purpose::Apply(id) => IsolationError::ApplyConflicts {
+                id,
+                before: base,
+                after: theirs,
+                checkout: workspace,
+                conflicts,
+            }
+            .into(),
+        }
     }
 
     /// What both held and lost to a purge. They say the same of it now, and whether one of them changed it
@@ -204,7 +229,10 @@ impl Merge {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }
-            let settled = if let Some(reason) = base.and_then(is_omitted) {
+            let settled = if let Some(reason) = sparse(now, path) {
+                conflicts.push(MergeConflict { path: path.clone(), reason });
+                Settled::Stays
+            } else if let Some(reason) = base.and_then(is_omitted) {
                 // Nobody can tell whether it is as it was left. What was never held is not spoken of.
                 let is_held = ours.is_some_and(|ours| is_omitted(ours).is_none());
                 let is_known = settle(base, theirs, ours) == Settled::Stays;
@@ -258,25 +286,26 @@ impl Merge {
 }
 
 impl Resolved {
-    /// The plan with what was left out, and the content that was made for it by path.
+    /// The plan of `merge` with what was left out, and the content that was made for it by path.
     ///
     /// # Errors
     /// [`GoingBackError::RevertConflicts`] or [`IsolationError::ApplyConflicts`], also where the plan falls
     /// short for another reason: what one side did is brought in as a whole, or not at all.
     pub(super) fn finish(
         self,
-        purpose: &Purpose,
+        merge: &Merge,
+        open: &OpenWorkspace,
         mut plan: Plan,
     ) -> Result<(Plan, BTreeMap<RelPath, BlobHash>)> {
         let Self { merged, skips, mut conflicts, .. } = self;
         let short = plan.skips.iter().filter(|skip| skip.reason.is_shortfall());
         conflicts.extend(short.map(|skip| MergeConflict {
             path: skip.path.clone(),
-            reason: purpose.shortfall(skip.reason).to_owned(),
+            reason: merge.purpose.shortfall(skip.reason).to_owned(),
         }));
         if !conflicts.is_empty() {
             conflicts.sort_by(|a, b| a.path.cmp(&b.path));
-            return Err(purpose.refusal(conflicts));
+            return Err(merge.refusal(open, conflicts));
         }
         plan.skips.extend(skips);
         plan.skips.sort_by(|a, b| a.path.cmp(&b.path));

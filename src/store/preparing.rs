@@ -176,7 +176,7 @@ impl Restoring<'_> {
                 let resolved = merge.resolve(access, open, theirs, &now, storing, monitor)?;
                 let selection = Selection::Changed(&resolved.touched);
                 let planned = plan(PlanInput { then: &resolved.then, selection, ..input });
-                resolved.finish(merge.purpose(), planned)?
+                resolved.finish(merge, open, planned)?
             }
         };
         Ok(Prepared { part, held, scope, git, plan, merged })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::capture::CaptureOutcome;
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
-use crate::disk::Lock;
+use crate::disk::{self, Dir, Lock};
 use crate::error::{BadFile, Error, IsolationError, Result};
 use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
 use crate::isolate::{self, LeftOut, RemoveOptions, RemovedRun, RunContent, Stage};
@@ -53,6 +53,9 @@ pub struct RunSummary {
     pub kept: Option<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
+    /// The checkpoint of it that was brought to its checkout last, whatever became of that since; `None` where none
+    /// was.
+    pub applied: Option<CheckpointId>,
     /// What is in its work tree; `None` where there is none, or git does not know it, or something of it cannot
     /// be read.
     pub content: Option<RunContent>,
@@ -180,8 +183,8 @@ impl Store {
             let text = format!("removed {}, which a killed git had left", path.display());
             monitor.notice(&Notice::Remark { text });
         }
-        if matches!(found.stage, Stage::HalfRemoved) {
-            isolate::lead_back(record, &found)?;
+        if found.is_half_removed() {
+            self.lead_back(record, &found, monitor)?;
             found = isolate::find(record)?;
         }
         let is_half_made = record.state == RunState::Making && !found.stage.is_whole();
@@ -215,6 +218,43 @@ impl Store {
         }
         let (kept, refs) = (record.kept.clone(), record.refs.clone());
         Ok(RemovedRun { id: record.id, kept, refs, left_out })
+    }
+
+    /// Has git know again what is left of a work tree that it has half removed, and judge it as before.
+    fn lead_back(
+        &self,
+        record: &RunRecord,
+        found: &isolate::Found,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let Some(kept) = &record.kept else {
+            return isolate::lead_back(record, found, None);
+        };
+        let reading = self.reading(&kept.session, monitor)?;
+        let (manifest, _) = reading.require(kept)?;
+        let head = manifest.git.and_then(|git| git.head);
+        isolate::lead_back(record, found, head.as_deref())?;
+        if !disk::is_directory(&record.path())? {
+            return Ok(());
+        }
+        let top = Dir::open(&record.path())?;
+        for entry in self.entries(kept, &RelPath::root(), monitor)? {
+            let name = entry.path.name();
+            // Without these git takes what it ignores for new, and what it has for changed.
+            if !matches!(name, b".gitignore" | b".gitattributes") {
+                continue;
+            }
+            let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
+            if let (Some(above), Some((hash, size))) = (above, entry.blob())
+                && above.stat(name)?.is_none()
+            {
+                let content = reading.blobs.read(hash, size)?;
+                let mut file = above.create_file(name)?;
+                disk::write_whole(&mut file, &content, &above.path_of(name))?;
+                disk::set_file_mode(&file, entry.mode, &above.path_of(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Has everything in the work tree, and every commit that only it has, held elsewhere, but for what git
@@ -407,6 +447,7 @@ impl Store {
             before: record.before,
             kept: record.kept,
             refs: record.refs,
+            applied: record.applied,
             content,
         })
     }

@@ -89,8 +89,7 @@ pub(super) fn find_revert(
         changes.retain(|change| change.after.is_some() || is_gone(&evidence, &change.path));
     }
     let base = after.reference.id.clone();
-    let purpose = Purpose::Revert { checkpoint: base.clone(), gone_between };
-    let merge = Merge::new(purpose, base, before, changes, paths);
+    let merge = Merge::new(Purpose::Revert { gone_between }, base, before, changes, paths);
     let intent = Intent::merge(RestoreVerb::Revert, merge);
     let target = Target { only: None, listed: None, is_part: false, ..after };
     Ok((target, intent))

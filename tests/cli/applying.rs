@@ -1,19 +1,31 @@
 //! `worktree apply`: shown, asked for, told, and taken back.
 
-use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::program::Program;
+use crate::support::ground::{ground, of_git};
+use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
-use crate::worktree::{exec, ground, only, program};
+use crate::worktree::{exec, only, program};
 
-/// git's own files, and what git says of its refs.
-fn git_of(program: &Program) -> BTreeMap<String, String> {
-    let mut seen = ground(program);
-    seen.retain(|name, _| !name.contains("status"));
-    seen
+/// What the commands print that a refusal names for both sides, pasted into a shell.
+#[track_caller]
+pub(crate) fn shown(program: &Program, refused: &Run) -> [String; 2] {
+    let hint = refused.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap();
+    let quoted: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+    let commands: Vec<&&str> =
+        quoted.iter().filter(|command| command.starts_with("turnpoint diff ")).collect();
+    assert_eq!(commands.len(), 2, "{hint}");
+    [commands[0], commands[1]].map(|command| {
+        let mut shell = program.other("bash");
+        let path = Path::new(env!("CARGO_BIN_EXE_turnpoint")).parent().unwrap().to_owned();
+        let paths = std::env::var_os("PATH").unwrap();
+        let paths = std::iter::once(path).chain(std::env::split_paths(&paths));
+        shell.env("PATH", std::env::join_paths(paths).unwrap());
+        run(shell.args(["-c", command]).current_dir(program.root())).ok().stdout
+    })
 }
 
 #[test]
@@ -46,12 +58,14 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     assert_eq!(planned["create"], json!([{"path": "made.txt", "kind": "file"}]));
     assert_eq!(planned["safety"], Value::Null);
     assert_eq!(ground(&program), before);
+    let listed = program.run(["worktree", "list", "--json"]).ok().json();
+    assert_eq!(listed["runs"][0]["applied"], Value::Null);
 
     // From below the top, too. src/b.txt was changed here and not there: it stays.
-    let git = git_of(&program);
+    let git = of_git(ground(&program));
     let mut command = program.command([&words[..], &["--yes"]].concat());
     command.current_dir(program.workspace().join("src"));
-    let applied = crate::support::program::run(&mut command).ok();
+    let applied = run(&mut command).ok();
     let root = program.workspace();
     let done = format!(
         "applied what run {id} changed to {}: 1 created, 1 overwritten, 1 deleted\n",
@@ -67,9 +81,17 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     assert_eq!(fs::read_to_string(root.join("src/b.txt")).unwrap(), "changed\n");
     assert!(root.join("made.txt").exists() && !root.join("c.txt").exists());
     // What is staged stays staged, and no commit comes here.
-    assert_eq!(git_of(&program), git);
+    assert_eq!(of_git(ground(&program)), git);
     let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
     assert_eq!(status, " M a.txt\n D c.txt\nMM src/b.txt\n?? made.txt\n?? new.txt");
+
+    // Once it was done that is to be seen, also when it is taken back.
+    let listed = || program.run(["worktree", "list", "--json"]).ok().json()["runs"][0].clone();
+    let target =
+        program.run(["operations", "--json"]).ok().json()["operations"][0]["target"].clone();
+    assert_eq!((&listed()["applied"], &listed()["state"]), (&target, &json!("ended")));
+    let shown = program.run(["worktree", "list"]).ok().stdout;
+    assert!(shown.contains(&format!("{id}  ended, applied  ")), "{shown}");
 
     let again = program.run([&words[..], &["--yes", "--json"]].concat()).ok().json();
     assert_eq!((&again["changed"], &again["safety"]), (&json!(0), &Value::Null));
@@ -80,6 +102,7 @@ fn a_run_is_shown_and_applied_only_with_a_yes() {
     );
     program.run(["undo", "--yes", "-q"]).ok();
     assert_eq!(ground(&program), before);
+    assert_eq!(listed()["applied"], target);
     let log = program.run(["operations", "--json"]).ok().json();
     let verbs: Vec<&Value> =
         log["operations"].as_array().unwrap().iter().map(|it| &it["verb"]).collect();
@@ -98,6 +121,11 @@ fn what_stands_against_it_is_named_and_nothing_is_written() {
         assert!(refused.stderr.contains(told), "{}", refused.stderr);
         assert!(refused.stderr.contains("nothing was written"), "{}", refused.stderr);
     }
+    // From wherever one stands, as they are told.
+    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
+    let [there, here] = shown(&program, &refused);
+    assert!(there.contains("\n-two\n+theirs\n"), "{there}");
+    assert!(here.contains("\n-two\n+changed\n"), "{here}");
     let refused = program.run(["worktree", "apply", &id, "--yes", "--json"]).exits(3);
     let error: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(error["code"], "apply-conflicts");
@@ -124,4 +152,9 @@ fn a_run_that_is_not_there_is_said_to_be_none_or_applied_from_what_is_held() {
     let applied = program.run(["worktree", "apply", id, "--yes"]).ok();
     assert_eq!(applied.stderr, "");
     assert!(program.workspace().join("made.txt").exists());
+    let listed = program.run(["worktree", "list", "--removed"]).ok().stdout;
+    let kept = &removed["runs"][0]["kept"];
+    let line =
+        format!("\n  {}:{} of it was applied\n", kept["session"].as_str().unwrap(), kept["seq"]);
+    assert!(listed.contains(&line), "{listed}");
 }

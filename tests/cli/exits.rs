@@ -239,6 +239,10 @@ fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
         assert_eq!(refused["paths"][0]["path"], "a.txt");
         assert_eq!(fs::read_to_string(&file).unwrap(), text("zwei", "five"));
     }
+    let refused = program.run(["revert", "s", "2", "--yes"]).exits(3);
+    let [changed, since] = crate::applying::shown(&program, &refused);
+    assert!(changed.contains("\n-2\n+two\n") && !changed.contains("five"), "{changed}");
+    assert!(since.contains("\n-two\n+zwei\n"), "{since}");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::support::ground::ground;
 use crate::support::program::{Program, Run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, ground, only, program, runs};
+use crate::worktree::{assert_cleared, only, program, runs};
 
 /// `plan --worktree ... -- sh -c SCRIPT`.
 fn plan(program: &Program, options: &[&str], script: &str) -> Run {
@@ -35,7 +36,8 @@ fn a_proposal_is_the_answer_and_nothing_of_it_is_here_before_it_is_applied() {
     );
     // What the command prints is not of the answer.
     let told = format!(
-        "printed\naside\nnote: it is in {}, on branch turnpoint/{id}\n\
+        "note: what is not committed here (2 paths) is not in the run; after `turnpoint capture` \
+         `--from latest` brings it\nprinted\naside\nnote: it is in {}, on branch turnpoint/{id}\n\
          hint: `turnpoint worktree apply {id}` brings here what it changed\n\
          hint: `turnpoint worktree remove {id}` removes it once what is in it is held\n",
         path.display()

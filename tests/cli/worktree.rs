@@ -1,7 +1,6 @@
 //! `exec --worktree` and `worktree`: a command that cannot harm the checkout, and a removal that loses
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -14,8 +13,10 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::support::corpus::Random;
+use crate::support::ground::ground;
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
+use crate::worktree_removal::bound;
 
 /// A repository with two commits, something staged, something changed, and a stash.
 pub(crate) fn program() -> Program {
@@ -46,27 +47,6 @@ pub(crate) fn program() -> Program {
 /// `exec --worktree ... -- sh -c SCRIPT`.
 pub(crate) fn exec(program: &Program, options: &[&str], script: &str) -> Run {
     program.run([&["exec", "--worktree"], options, &["--", "sh", "-c", script]].concat())
-}
-
-/// The git of the user's own, which a run must leave alone: hashes of the files, and what git says.
-pub(crate) fn ground(program: &Program) -> BTreeMap<String, String> {
-    let git = program.workspace().join(".git");
-    let mut seen = BTreeMap::new();
-    for name in ["config", "index", "HEAD"] {
-        let content = fs::read(git.join(name)).unwrap();
-        seen.insert(name.to_owned(), blake3::hash(&content).to_string());
-    }
-    let asked: [&[&str]; 5] = [
-        &["--no-optional-locks", "status", "--porcelain", "--untracked-files=all"],
-        &["stash", "list"],
-        &["for-each-ref", "--exclude=refs/turnpoint", "--exclude=refs/heads/turnpoint"],
-        &["rev-parse", "HEAD"],
-        &["fsck", "--no-dangling", "--no-progress"],
-    ];
-    for words in asked {
-        seen.insert(words.join(" "), program.git(words));
-    }
-    seen
 }
 
 pub(crate) fn runs(program: &Program, options: &[&str]) -> Vec<Value> {
@@ -598,6 +578,42 @@ fn work_trees_are_shown_nowhere_and_that_is_written_down_once() {
         }
         assert_eq!(fs::read_to_string(&exclude).unwrap(), expected);
     }
+    // Where the line is nothing need be written.
+    let close = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    close(&exclude, 0o444);
+    close(exclude.parent().unwrap(), 0o555);
+    run(&mut bound(&program, &["exec", "--worktree", "--", "false"])).exits(1);
+    close(exclude.parent().unwrap(), 0o755);
+}
+
+#[test]
+fn what_is_not_committed_is_said_to_be_lacking_and_what_brings_it() {
+    let program = program();
+    let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
+    let count = status.lines().count();
+    assert!(count > 1, "{status}");
+    let told = format!("note: what is not committed here ({count} paths) is not in the run;");
+    let lacking = |options: &[&str]| {
+        let report = program.root().join("report.json");
+        let words = [&["--report", report.to_str().unwrap()], options].concat();
+        let seen = exec(&program, &words, "test -e new.txt && cat new.txt; exit 1").exits(1);
+        let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        fs::remove_file(report).unwrap();
+        let lines = seen.stderr.matches(&told).count();
+        (lines, document["uncommitted"].clone(), seen.stdout)
+    };
+    assert_eq!(lacking(&[]), (1, count.into(), String::new()));
+    assert_eq!(lacking(&["-q"]), (0, count.into(), String::new()));
+    // As the line says.
+    program.run(["capture"]).ok();
+    assert_eq!(lacking(&["--from", "latest"]), (0, Value::Null, "untracked\n".to_owned()));
+    program.git(["add", "."]);
+    program.git(["commit", "-q", "-m", "third"]);
+    fs::write(program.workspace().join("x.log"), "ignored\n").unwrap();
+    assert_eq!(lacking(&[]), (0, 0.into(), "untracked\n".to_owned()));
+    assert_cleared(&program);
 }
 
 #[test]
@@ -907,9 +923,8 @@ fn a_directory_that_git_does_not_know_is_left_alone() {
     assert_cleared(&program);
 }
 
-/// git goes on where it could not delete something, and forgets the work tree.
 #[test]
-fn what_git_could_not_delete_is_named_with_what_holds_it() {
+fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
     let program = program();
     exec(&program, &[], "echo made > made").ok();
     let (id, path) = only(&program);
@@ -920,11 +935,24 @@ fn what_git_could_not_delete_is_named_with_what_holds_it() {
         rm -r \"$($git rev-parse --git-common-dir)/worktrees\"; exit 128",
     );
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
-    let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
     let kept = &runs(&program, &[])[0]["kept"];
     let held =
         format!("{}:{} holds what was in it", kept["session"].as_str().unwrap(), kept["seq"]);
-    assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+    let refused = || {
+        let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+        assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+        assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+    };
+    let elsewhere = program.root().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    refused();
+    assert!(!elsewhere.join(".git").exists());
+    program.git(["init", "-q", elsewhere.to_str().unwrap()]);
+    fs::remove_file(&path).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
+    refused();
+    assert!(path.join(".git/HEAD").exists());
     assert_eq!(cat(&program, kept, "made"), b"made\n");
     // As the hint says.
     fs::remove_dir_all(path).unwrap();

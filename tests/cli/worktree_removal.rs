@@ -8,9 +8,128 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::program::run;
+use crate::support::ground::ground;
+use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, cat, exec, git_that, ground, led_to, only, program, runs};
+use crate::worktree::{assert_cleared, cat, exec, git_that, led_to, only, program, runs};
+
+/// The program as somebody to whom permissions mean something: to root they mean nothing.
+pub(crate) fn bound(program: &Program, words: &[&str]) -> Command {
+    if rustix::process::geteuid().is_root() {
+        let wrapper = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
+        return program.under(&wrapper, words);
+    }
+    program.command(words)
+}
+
+/// As package managers leave their caches.
+#[test]
+fn what_is_in_a_directory_that_may_not_be_written_to_goes_once_it_is_held() {
+    let program = program();
+    let elsewhere = program.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o555)).unwrap();
+    let script = format!(
+        "mkdir -p held/deep build/cache; echo made > held/deep/made; echo 1 > build/cache/x; \
+         ln -s {} held/link; chmod 555 held/deep held build/cache; exit 3",
+        elsewhere.display()
+    );
+    let words = ["exec", "--worktree", "--", "sh", "-c", &script];
+    run(&mut bound(&program, &words)).exits(3);
+    assert_cleared(&program);
+    let removed = runs(&program, &["--removed"]);
+    assert_eq!(cat(&program, &removed[0]["kept"], "held/deep/made"), b"made\n");
+    // Only what is the run's own is opened.
+    let mode = fs::metadata(elsewhere).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o555);
+}
+
+/// git stops where it may not delete something, and forgets the work tree.
+#[test]
+fn what_git_could_not_delete_goes_with_the_next_removal_and_what_came_since_is_held() {
+    let program = program();
+    let before = ground(&program);
+    for with_more in [false, true] {
+        let script = format!(
+            "mkdir d; echo made > d/made; echo 1 > d/x.log; echo secret > d/.env; \
+             echo key > d/same.pem; git add -f d/same.pem; git commit -qm 'of {with_more}'"
+        );
+        exec(&program, &[], &script).ok();
+        let (id, path) = only(&program);
+        let record = crate::worktree::find_record(&program, &id);
+        // By a rule that is gone what is left of the ignored would look like something new.
+        let close = "eval tree=\\${$#}; rm \"$tree/.gitignore\"; chmod 555 \"$tree/d\"";
+        let git = git_that(&program, "*worktree\\ remove*", close);
+        let words = ["worktree", "remove", &id, "--yes"];
+        let failed = run(bound(&program, &words).env("PATH", git)).exits(1);
+        assert!(failed.stderr.contains("failed to delete"), "{}", failed.stderr);
+        assert!(failed.stderr.contains("`turnpoint worktree prune`"), "{}", failed.stderr);
+        assert_eq!(fs::read_to_string(path.join("d/made")).unwrap(), "made\n");
+        assert!(!program.workspace().join(".git/worktrees").exists(), "git still knows it");
+        let text: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+        assert_eq!(text["state"], "removing");
+        let held = runs(&program, &[])[0]["kept"].clone();
+        if with_more {
+            fs::write(path.join("d/made"), "changed\n").unwrap();
+            fs::write(path.join("later.pem"), "secret\n").unwrap();
+            let refused = run(&mut bound(&program, &["worktree", "prune"])).exits(3);
+            assert!(refused.stderr.contains("later.pem: secret"), "{}", refused.stderr);
+            assert_eq!(fs::read_to_string(path.join("d/made")).unwrap(), "changed\n");
+            fs::rename(path.join("later.pem"), path.join("later")).unwrap();
+        }
+        let pruned = run(&mut bound(&program, &["worktree", "prune", "--json"])).ok().json();
+        assert_cleared(&program);
+        let removed = &pruned["removed"][0];
+        let left = removed["left_out"]["paths"].as_array().unwrap().iter();
+        let left: Vec<&str> = left.map(|it| it["path"].as_str().unwrap()).collect();
+        assert_eq!(left, ["d/.env", "d/x.log"]);
+        assert_eq!(removed["kept"] == held, !with_more);
+        assert_eq!(cat(&program, &held, "d/made"), b"made\n");
+        if with_more {
+            assert_eq!(cat(&program, &removed["kept"], "d/made"), b"changed\n");
+            assert_eq!(cat(&program, &removed["kept"], "later"), b"secret\n");
+        }
+        let key = format!("refs/turnpoint/removed/{id}/branch:d/same.pem");
+        assert_eq!(program.git(["show", &key]), "key");
+        assert_eq!(removed["refs"].as_array().unwrap().len(), 1);
+    }
+    assert_eq!(ground(&program), before);
+}
+
+/// A second removal is killed while git is made to know what the first has left, or git was, at the end of the
+/// first.
+#[test]
+fn what_a_removal_that_was_killed_has_put_back_or_left_of_git_is_completed() {
+    let program = program();
+    let keep =
+        "common=$($git rev-parse --path-format=absolute --git-common-dir); eval tree=\\${$#}";
+    let worktrees = program.workspace().join(".git/worktrees");
+    for (cut, parts) in [
+        ("rm -r \"$common/worktrees\" \"$tree/.git\"", &[][..]),
+        ("rm -r \"$common/worktrees\"", &["gitdir", "commondir"]),
+        ("rm -r \"$common/worktrees\" \"$tree/.git\"", &["gitdir", "commondir", "HEAD"]),
+        ("rm -r \"$tree\" \"$common\"/worktrees/*/gitdir", &[]),
+        ("rm -r \"$tree\" \"$common\"/worktrees/*/gitdir \"$common\"/worktrees/*/HEAD", &[]),
+    ] {
+        exec(&program, &[], "echo made > made; echo key > key.pem; git add .; git commit -qm key")
+            .ok();
+        let (id, _) = only(&program);
+        let saved = program.root().join("saved");
+        run(program.other("cp").arg("-r").arg(worktrees.join(&id)).arg(&saved)).ok();
+        let git = git_that(&program, "*worktree\\ remove*", &format!("{keep}; {cut}; exit 128"));
+        run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+        let held = runs(&program, &[])[0]["kept"].clone();
+        fs::create_dir_all(worktrees.join(&id)).unwrap();
+        for part in parts {
+            fs::copy(saved.join(part), worktrees.join(&id).join(part)).unwrap();
+        }
+        fs::remove_dir_all(saved).unwrap();
+        let pruned = program.run(["worktree", "prune", "--json"]).ok().json();
+        assert_cleared(&program);
+        assert_eq!(pruned["removed"][0]["kept"], held, "{cut} {parts:?}");
+        assert_eq!(cat(&program, &held, "made"), b"made\n");
+    }
+}
 
 #[test]
 fn what_git_ignores_is_counted_named_and_asked_about_before_it_goes() {
@@ -126,11 +245,7 @@ fn a_merge_that_is_given_up_leaves_both_sides_and_what_was_staged() {
     assert_eq!(cat(&program, &removed["kept"], "src/b.txt"), b"later\n");
 }
 
-fn run_git(
-    path: &std::path::Path,
-    program: &crate::support::program::Program,
-    words: &[&str],
-) -> String {
+fn run_git(path: &std::path::Path, program: &Program, words: &[&str]) -> String {
     run(program.other("git").args(words).current_dir(path)).ok().stdout
 }
 
@@ -306,6 +421,34 @@ fn what_git_was_told_not_to_look_at_is_held_or_stays() {
     assert_cleared(&program);
 }
 
+/// No checkpoint holds what is in such a directory, and git may.
+#[test]
+fn what_commits_track_in_our_own_directory_is_held_by_them() {
+    let program = program();
+    let script = "mkdir .turnpoint; echo x > .turnpoint/x; git add -f .turnpoint/x; git commit -q";
+    for (more, named) in [
+        ("echo y > .turnpoint/x", true),
+        ("echo y > .turnpoint/y", true),
+        ("mkdir -p .turnpoint/worktrees/z; echo z > .turnpoint/worktrees/z/z", true),
+        ("true", false),
+    ] {
+        let run = exec(&program, &[], &format!("{script} -m '{more}'; {more}; exit 3")).exits(3);
+        let told = run.stderr.contains("  .turnpoint: version control of its own\n");
+        assert_eq!(told, named, "{more}: {}", run.stderr);
+        if named {
+            let (id, path) = only(&program);
+            let content = fs::read(path.join(".turnpoint/x")).unwrap();
+            assert_eq!(content, if more.ends_with("/x") { b"y\n" } else { b"x\n" });
+            program.run(["worktree", "remove", &id, "--yes", "--discard"]).ok();
+        }
+        assert_cleared(&program);
+        let removed = runs(&program, &["--removed"]);
+        let id = removed.last().unwrap()["run"].as_str().unwrap();
+        let own = format!("refs/turnpoint/removed/{id}/branch:.turnpoint/x");
+        assert_eq!(program.git(["show", &own]), "x");
+    }
+}
+
 #[test]
 fn prune_says_which_stay_and_what_removes_them() {
     let program = program();
@@ -461,13 +604,7 @@ fn a_directory_that_may_not_be_read_hides_no_run() {
     exec(&program, &[], "mkdir d; echo > d/x; chmod 000 d").ok();
     let closed = runs(&program, &[])[1].clone();
     let (id, path) = (closed["run"].as_str().unwrap(), closed["path"].as_str().unwrap());
-    let unprivileged = |words: &[&str]| {
-        if rustix::process::geteuid().is_root() {
-            let wrapper = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"];
-            return run(&mut program.under(&wrapper, words));
-        }
-        program.run(words)
-    };
+    let unprivileged = |words: &[&str]| run(&mut bound(&program, words));
     let listed = unprivileged(&["worktree", "list", "--json"]).ok().json();
     assert_eq!(
         (&listed["runs"][0]["run"], &listed["runs"][0]["changed"]),

@@ -13,8 +13,9 @@ use turnpoint::{
 
 use crate::isolating::{git, isolation};
 use crate::place::skips;
+use crate::sides::{lines, one_side, other_side, start};
 use crate::support::fingerprint::{self, Fingerprint};
-use crate::support::tree::{self, Node, dir, executable, file, link};
+use crate::support::tree::{self, Node, dir, file, link};
 
 /// A repository with one commit, and its store.
 struct Checkout {
@@ -76,12 +77,19 @@ impl Checkout {
         assert_eq!(isolation(planned), error);
         fingerprint::assert_same(&before, &self.look_closely());
         assert_eq!(self.ground(), ground);
-        let IsolationError::ApplyConflicts { id: named, conflicts } = error else {
+        let IsolationError::ApplyConflicts { id: named, conflicts, .. } = error else {
             panic!("{error}");
         };
         assert_eq!(named, id);
         let told = |conflict: &MergeConflict| format!("{}: {}", conflict.path, conflict.reason);
         conflicts.iter().map(told).collect()
+    }
+
+    fn record(&self, id: RunId) -> PathBuf {
+        let workspaces = fs::read_dir(self.store.root().join("workspaces")).unwrap();
+        let name = format!("runs/{id}.json");
+        let mut records = workspaces.map(|it| it.unwrap().path().join(&name));
+        records.find(|it| it.exists()).unwrap()
     }
 
     fn look(&self) -> Fingerprint {
@@ -134,82 +142,27 @@ fn read(top: &Path, name: &str) -> String {
     fs::read_to_string(top.join(name)).unwrap()
 }
 
-/// Lines `1` to `20`, some of them others.
-fn lines(others: &[(usize, &str)]) -> String {
-    let line = |number: usize| {
-        let other = others.iter().find(|(at, _)| *at == number);
-        other.map_or_else(|| format!("{number}\n"), |(_, text)| format!("{text}\n"))
-    };
-    (1..=20).map(line).collect()
-}
-
-fn start() -> [(&'static str, Node); 9] {
-    [
-        ("text", file(lines(&[]))),
-        ("edited", file("0")),
-        ("deleted/deep/x", executable("0")),
-        ("mode", file("0")),
-        ("link", link("edited")),
-        ("kind", file("0")),
-        ("folder/x", file("0")),
-        ("old name", file(lines(&[(3, "name")]))),
-        ("later", file("0")),
-    ]
-}
-
-fn work_in_the_run(top: &Path) {
-    for name in ["deleted", "folder"] {
-        fs::remove_dir_all(top.join(name)).unwrap();
-    }
-    fs::remove_file(top.join("kind")).unwrap();
-    fs::rename(top.join("old name"), top.join("new name")).unwrap();
-    tree::build(
-        top,
-        [
-            ("text", file(lines(&[(2, "two")]))),
-            ("edited", file(b"\0binary")),
-            ("mode", executable("0")),
-            ("link", link("mode")),
-            ("kind/below", file("1")),
-            ("folder", link("kind")),
-            ("made/x", file("1")),
-        ],
-    );
-}
-
-fn work_here(top: &Path) {
-    tree::build(
-        top,
-        [
-            ("text", file(lines(&[(19, "nineteen")]))),
-            ("later", file("2")),
-            ("made/later", file("2")),
-            ("new/x", file("2")),
-        ],
-    );
-}
-
 #[test]
 fn what_a_run_changed_comes_as_git_merges_it_and_is_taken_back() {
     let checkout = Checkout::new(start());
     let (id, path) = checkout.run(|top| {
         // Some of it is committed there, and that counts by what it holds.
-        work_in_the_run(top);
+        one_side(top);
         fs::write(top.join("edited"), "committed").unwrap();
         commit(top, "of the run");
         fs::write(top.join("edited"), b"\0binary").unwrap();
         tree::build(top, [("made/empty", dir())]);
     });
-    work_here(&checkout.top);
+    other_side(&checkout.top);
     let here = checkout.look();
     // git, where both sides are commits.
     let oracle = checkout.dir.path().join("oracle");
     git(checkout.dir.path(), &["clone", "-q", "work", "oracle"]);
     git(&oracle, &["checkout", "-q", "-b", "run"]);
-    work_in_the_run(&oracle);
+    one_side(&oracle);
     commit(&oracle, "theirs");
     git(&oracle, &["checkout", "-q", "main"]);
-    work_here(&oracle);
+    other_side(&oracle);
     commit(&oracle, "ours");
     git(&oracle, &["merge", "-q", "-m", "both", "run"]);
     let expected = fingerprint::without(&fingerprint::of(&oracle), &[".git"]);
@@ -301,6 +254,55 @@ fn where_both_changed_the_same_nothing_is_written_and_everything_is_named() {
         ]
     );
     checkout.verify_clean();
+}
+
+/// What git keeps out of the checkout it would take for unchanged, whatever is put there.
+#[test]
+fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_added() {
+    let nodes = [
+        ("in/a", file("0")),
+        ("out/changed", file("0")),
+        ("out/deleted", file("0")),
+        ("out/same", file("0")),
+        ("out too/deep/x", file("0")),
+    ];
+    for cone in ["--cone", "--no-cone"] {
+        let checkout = Checkout::new(nodes.clone());
+        let (id, _) = checkout.run(|top| {
+            fs::remove_file(top.join("out/deleted")).unwrap();
+            let nodes = [
+                ("in/a", file("1")),
+                ("out/changed", file("1")),
+                ("out/made", file("1")),
+                ("out too/deep/x", file("1")),
+            ];
+            tree::build(top, nodes);
+        });
+        git(&checkout.top, &["sparse-checkout", "set", cone, "in"]);
+        assert!(!checkout.top.join("out").exists());
+        let told = |path: &str, add: &str| {
+            format!(
+                "{path}: a sparse checkout leaves it out here; `git sparse-checkout add {add}` brings it"
+            )
+        };
+        assert_eq!(
+            checkout.refused(id),
+            [
+                told("out too/deep/x", "'out too/deep'"),
+                told("out/changed", "out"),
+                told("out/deleted", "out"),
+                told("out/made", "out"),
+            ]
+        );
+        // As the reasons say.
+        git(&checkout.top, &["sparse-checkout", "add", "out too/deep", "out"]);
+        assert_eq!(checkout.bring(id).changed, 5);
+        assert_eq!(
+            checkout.status(),
+            " M in/a\n M \"out too/deep/x\"\n M out/changed\n D out/deleted\n?? out/made"
+        );
+        checkout.verify_clean();
+    }
 }
 
 #[test]
@@ -446,10 +448,7 @@ fn what_a_killed_removal_left_of_a_work_tree_is_not_taken_for_what_was_deleted_i
     let (id, path) = checkout.run(|top| fs::write(top.join("a"), "1").unwrap());
     // As a removal leaves it that is killed while git deletes.
     let listed = checkout.store.run(&checkout.top, id, &()).unwrap();
-    let workspaces = checkout.store.root().join("workspaces");
-    let name = format!("runs/{id}.json");
-    let places = fs::read_dir(workspaces).unwrap().map(|it| it.unwrap().path().join(&name));
-    let record = places.into_iter().find(|it| it.exists()).unwrap();
+    let record = checkout.record(id);
     let mut seen: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     let after = listed.before.clone().unwrap().seq.get() + 1;
     seen["state"] = "removing".into();
@@ -485,6 +484,13 @@ fn the_checkpoint_that_a_run_began_with_stays_as_long_as_the_run() {
     let evicted = checkout.store.with_upkeep(upkeep).gc(&()).unwrap().evict;
     assert_eq!((evicted.evicted, is_there()), (vec![], true));
     assert!(evicted.short_bytes > 0, "nothing else could go");
+    // Of which run it is the beginning nobody can tell where a record is damaged.
+    let record = checkout.record(id);
+    let text = fs::read(&record).unwrap();
+    fs::write(&record, "{").unwrap();
+    let evicted = checkout.store.with_upkeep(upkeep).gc(&()).unwrap().evict;
+    assert_eq!((evicted.evicted, is_there()), (vec![], true));
+    fs::write(&record, text).unwrap();
     assert_eq!(checkout.bring(id).changed, 2);
     let removal = RemoveOptions::default();
     checkout.store.remove_run_of(&checkout.top, id, &removal, &()).map(drop).unwrap();

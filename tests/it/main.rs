@@ -26,5 +26,6 @@ mod restoring;
 mod reverting;
 mod round_trip;
 mod scaffolding;
+mod sides;
 mod tidy;
 mod upkeep;

@@ -3,12 +3,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use turnpoint::plan::SkipReason;
-use turnpoint::{Monitor, Phase, RestoreOptions};
+use turnpoint::{IsolateOptions, IsolationError, Monitor, Phase, RemoveOptions, RestoreOptions};
 
+use crate::isolating::{git, isolation};
 use crate::model::truth::sql;
 use crate::place::{Place, skips};
 use crate::support::fingerprint;
@@ -89,6 +91,41 @@ fn what_is_mounted_from_the_same_file_system_is_not_changed() {
     assert!(!outcome.is_short(), "{:?}", outcome.left);
     drop(mounts);
     assert_eq!(fs::read(root.join("m/f")).unwrap(), b"first");
+}
+
+#[test]
+fn what_is_mounted_in_the_work_tree_of_a_run_is_not_removed_with_it() {
+    let name = "mounts::what_is_mounted_in_the_work_tree_of_a_run_is_not_removed_with_it";
+    if !is_among_own_mounts(name) {
+        return;
+    }
+    let place = Place::new();
+    let root = place.root().canonicalize().unwrap();
+    tree::build(&root, [("a", file("first"))]);
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "a"]);
+    git(&root, &["commit", "-q", "-m", "first"]);
+    let mut run = place.store().isolate(&root, &IsolateOptions::default(), &()).unwrap();
+    place.store().end_run(&mut run, 0, &()).map(drop).unwrap();
+    let (id, mounted) = (run.id(), run.path().join("m"));
+    drop(run);
+    let outside = place.home().join("outside");
+    tree::build(&outside, [("f", file("outside")), ("closed/g", file("outside"))]);
+    fs::set_permissions(outside.join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    fs::create_dir(&mounted).unwrap();
+    let mount = Mount::bind(&outside, &mounted);
+    let before = fingerprint::with_stamps(&outside);
+    let mut removal = RemoveOptions::default();
+    for discard in [false, true] {
+        removal.discard = discard;
+        let refused = place.store().remove_run_of(&root, id, &removal, &()).unwrap_err();
+        assert_eq!(isolation(refused), IsolationError::Mounted { path: mounted.clone() });
+        fingerprint::assert_same(&before, &fingerprint::with_stamps(&outside));
+    }
+    drop(mount);
+    place.store().remove_run_of(&root, id, &RemoveOptions::default(), &()).map(drop).unwrap();
+    assert!(!root.join(".turnpoint").exists());
+    fingerprint::assert_same(&before, &fingerprint::with_stamps(&outside));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use turnpoint::path::RelPath;
 use turnpoint::{Error, GoingBackError, PruneRule, RestoreOptions, RestoreOutcome, Result};
 
 use crate::place::{Place, skips};
+use crate::sides::{lines, one_side, other_side, start};
 use crate::support::fingerprint::{self, Fingerprint};
 use crate::support::tree::{self, Node, dir, executable, file, link};
 
@@ -135,58 +136,28 @@ fn write(place: &Place, name: &str, text: &str) {
     fs::write(place.root().join(name), text).unwrap();
 }
 
-/// Lines `1` to `20`, some of them others.
-fn lines(others: &[(usize, &str)]) -> String {
-    let line = |number: usize| {
-        let other = others.iter().find(|(at, _)| *at == number);
-        other.map_or_else(|| format!("{number}\n"), |(_, text)| format!("{text}\n"))
-    };
-    (1..=20).map(line).collect()
-}
-
 #[test]
 fn what_was_not_touched_since_is_put_back_and_later_work_stays() {
     let place = Place::new();
-    tree::build(
-        place.root(),
-        [
-            ("edited", file("0")),
-            ("deleted/deep/x", executable("0")),
-            ("mode", file("0")),
-            ("link", link("edited")),
-            ("kind", file("0")),
-            ("folder/x", file("0")),
-            ("later", file("0")),
-        ],
-    );
+    tree::build(place.root(), start());
     place.capture();
     let before = place.look();
-    tree::build(
-        place.root(),
-        [("edited", file("1")), ("mode", executable("0")), ("link", link("mode"))],
-    );
-    fs::remove_dir_all(place.root().join("deleted")).unwrap();
-    fs::remove_file(place.root().join("kind")).unwrap();
-    fs::remove_dir_all(place.root().join("folder")).unwrap();
-    let nodes = [
-        ("kind/below", file("1")),
-        ("folder", link("kind")),
-        ("made/x", file("1")),
-        ("empty", dir()),
-    ];
-    tree::build(place.root(), nodes);
+    one_side(place.root());
+    tree::build(place.root(), [("empty", dir())]);
     let turn = place.capture();
-    tree::build(
-        place.root(),
-        [("later", file("2")), ("made/later", file("2")), ("new/x", file("2"))],
-    );
+    other_side(place.root());
     place.capture();
     let at_last = place.look();
 
     let outcome = go_back(&place, &turn);
     assert_eq!(outcome.target.id, turn);
-    assert_eq!((skips(&outcome), outcome.merged.len()), (vec!["made not-empty".to_owned()], 0));
-    let later = ["later", "made", "new"];
+    let merged: Vec<String> = outcome.merged.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (skips(&outcome), merged),
+        (vec!["made not-empty".to_owned()], vec!["text".to_owned()])
+    );
+    assert_eq!(read(&place, "text"), lines(&[(19, "nineteen")]));
+    let later = ["later", "made", "new", "text"];
     fingerprint::assert_same(
         &fingerprint::without(&before, &later),
         &fingerprint::without(&place.look(), &later),
@@ -264,7 +235,7 @@ fn assert_refused(place: &Place, turn: &CheckpointId, expected: &[(&str, &str)])
     {
         let error = refused.unwrap_err();
         assert_eq!(error.class(), turnpoint::ErrorClass::Refused);
-        let Error::GoingBack(GoingBackError::RevertConflicts { checkpoint, conflicts }) = error
+        let Error::GoingBack(GoingBackError::RevertConflicts { checkpoint, conflicts, .. }) = error
         else {
             panic!("{error:?}");
         };
