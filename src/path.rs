@@ -294,6 +294,26 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// `word` as a shell takes it for one word, and a terminal can show it: what is to be typed after a command.
+pub fn shell_word(word: impl AsRef<OsStr>) -> String {
+    let bytes = word.as_ref().as_bytes();
+    let text = printable(bytes);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    if text.as_bytes() == bytes && !text.is_empty() && text.bytes().all(is_plain) {
+        return text;
+    }
+    if text.as_bytes() == bytes {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    // With the escapes of POSIX's dollar-single-quotes.
+    let escaped = |&byte: &u8| match byte {
+        b'\'' | b'\\' => format!(r"\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!(r"\{byte:03o}"),
+    };
+    format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
+}
+
 /// Characters that are not controls by category but change how the rest of a line is shown
 /// (bidirectional overrides, line and paragraph separators).
 const fn is_format_control(character: char) -> bool {
@@ -309,6 +329,20 @@ mod tests {
 
     fn path(text: &str) -> RelPath {
         RelPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell_whatever_is_in_it() {
+        for (name, word) in [
+            ("s/3.json", "s/3.json"),
+            ("my session/3.json", "'my session/3.json'"),
+            ("it's/3.json", r"'it'\''s/3.json'"),
+            ("$(reboot)/3.json", "'$(reboot)/3.json'"),
+            ("a\n\u{1b}[2J\u{e9}'", r"$'a\012\033[2J\303\251\''"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
     }
 
     #[test]

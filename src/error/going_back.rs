@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, SessionName};
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 
 /// Why a workspace cannot go back. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -175,6 +175,7 @@ impl GoingBackError {
     pub(super) fn hint(&self) -> Option<String> {
         let text = match self {
             Self::NoTurn { session, .. } => {
+                let session = shell_word(session.as_str());
                 format!("`turnpoint list --session {session}` shows its checkpoints")
             }
             Self::NothingToRedo { since: Some(since), .. } => format!(
@@ -183,12 +184,13 @@ impl GoingBackError {
             Self::NothingToRedo { since: None, .. } => return None,
             Self::NoPredecessor { checkpoint } => format!(
                 "`turnpoint list --session {}` shows what there is; `turnpoint restore` goes back to one",
-                checkpoint.session
+                shell_word(checkpoint.session.as_str())
             ),
             Self::RevertConflicts { checkpoint, .. } => format!(
-                "nothing was written; `turnpoint revert {checkpoint} PATH...` takes back what you name \
-                 alone; `turnpoint diff {checkpoint}` shows what was done since, and `turnpoint log \
-                 PATH --patch` what each checkpoint changed"
+                "nothing was written; `turnpoint revert {0} PATH...` takes back what you name alone; \
+                 `turnpoint diff {0}` shows what was done since, and `turnpoint log PATH --patch` what \
+                 each checkpoint changed",
+                checkpoint.shell_word()
             ),
             Self::PlanUnreadable { .. } => {
                 "`turnpoint restore --plan-out FILE` writes one".to_owned()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 
 /// Why a run cannot be made, found, applied or removed. Nothing is lost in any case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -271,7 +271,7 @@ impl IsolationError {
                 "leave the directory there, or end the process; then try again".to_owned()
             }
             Self::Locked { path, .. } => {
-                format!("`git worktree unlock {}` takes the lock away", path.display())
+                format!("`git worktree unlock {}` takes the lock away", shell_word(path))
             }
             Self::RefLocked { path, processes } if processes.is_empty() => {
                 let seconds = limits::REF_LOCK_DEAD_AFTER.as_secs();
@@ -304,7 +304,8 @@ impl IsolationError {
             ),
             Self::ChangesUnknown { kept: Some(kept), .. } => {
                 format!(
-                    "`turnpoint restore {kept} --into DIR` writes its files into a new directory"
+                    "`turnpoint restore {} --into DIR` writes its files into a new directory",
+                    kept.shell_word()
                 )
             }
             Self::ChangesUnknown { kept: None, .. } => {
@@ -322,7 +323,7 @@ impl IsolationError {
                 format!(
                     "if it was moved, `git worktree repair {}`; else look at what is in it and \
                          remove it yourself",
-                    path.display()
+                    shell_word(path)
                 )
             }
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
