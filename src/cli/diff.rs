@@ -20,7 +20,9 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::json::{
+    DifferenceDocument, IdDocument, PathDocument, ReasonDocument, RootDocument,
+};
 use crate::cli::patch::{self, AfterIs};
 use crate::cli::printer::{Kind, Paint, Printer};
 use crate::cli::stat;
@@ -348,14 +350,8 @@ pub(crate) struct ChangeDocument {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     from_bytes: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_from: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_to: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_to: Option<String>,
+    #[serde(flatten)]
+    difference: DifferenceDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_from: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -383,24 +379,12 @@ impl From<&Change> for ChangeDocument {
             }
             None => (None, None),
         };
-        let is_type = change.kind == ChangeKind::Type;
-        let has_modes = before.map(|it| it.mode) != after.map(|it| it.mode)
-            && before.is_some()
-            && after.is_some();
-        let kind = |entry: Option<&Entry>| entry.filter(|_| is_type).map(|it| it.kind.name());
-        let mode = |entry: Option<&Entry>| {
-            let is_known = |entry: &&Entry| !matches!(entry.kind, EntryKind::Omitted { .. });
-            entry.filter(|_| has_modes).filter(is_known).map(|it| it.mode.to_string())
-        };
         Self {
             path: PathDocument::from(change.path()),
             change: change.kind.as_str(),
             from,
             from_bytes,
-            kind_from: kind(before),
-            kind_to: kind(after),
-            mode_from: mode(before),
-            mode_to: mode(after),
+            difference: DifferenceDocument::between(before, after),
             reason_from: reason_of(before),
             reason_to: reason_of(after),
             added_lines: None,
