@@ -88,7 +88,7 @@ pub(crate) fn resolve_both(
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
 /// begins with `@` is a label where it comes first, or behind a session; else it is a path. Where `at`
-/// names a time, that is A.
+/// names a time, that is A; where nothing names one, A is the newest.
 pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
@@ -102,8 +102,8 @@ pub(crate) fn sides<'a>(
     let is_pair = which(words.first()).is_some()
         && which(words.get(1)).is_some()
         && which(words.get(2)).is_none();
-    let Target { spec: before, rest } = if at.is_some() {
-        Target { rest: words, ..target::parse_at(&[], session, at, directory)? }
+    let Target { spec: before, rest } = if at.is_some() || words.is_empty() {
+        Target { rest: words, ..target::parse_or_latest(&[], session, at, directory)? }
     } else if is_pair {
         let (first, rest) = words.split_at(1);
         Target { rest, ..target::parse(first, session, directory)? }
@@ -470,5 +470,7 @@ mod tests {
         let with_session = read(&["0", "2", "src"], Some("s"));
         assert_eq!(with_session, Some(("s:0".to_owned(), Some(":2".to_owned()), 1)));
         assert_eq!(read(&["src", "docs"], None), None);
+        is(&[], ":~0", None, 0);
+        assert_eq!(read(&[], Some("s")), Some(("s:~0".to_owned(), None, 0)));
     }
 }
