@@ -253,7 +253,7 @@ pub(crate) fn report(
     let paths = failure.paths();
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for ReasonDocument { path, reason } in paths.iter().take(most) {
-        printer::aside(&format!("  {}: {}", path.printable(), shown(reason)));
+        printer::aside_item(&format!("{}: {}", path.printable(), shown(reason)));
     }
     if paths.len() > most {
         let more = format::number((paths.len() - most) as u64);

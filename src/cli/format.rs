@@ -129,7 +129,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The parts between spaces, but for those within a pair of backticks. One without a partner means nothing.
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let is_open = |part: &&str| !part.matches('`').count().is_multiple_of(2);
     let parts: Vec<&str> = text.split(' ').collect();
     let (mut rest, mut words) = (&*parts, Vec::new());

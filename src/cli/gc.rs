@@ -117,7 +117,7 @@ fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result
         style.complain(Kind::Warning, "some blobs could not be removed");
         for bad in &sweep.failed {
             let (file, reason) = (bad.path.as_os_str().as_bytes(), bad.reason.as_bytes());
-            printer::aside(&format!("  {}: {}", printable(file), printable(reason)));
+            printer::aside_item(&format!("{}: {}", printable(file), printable(reason)));
         }
     }
     Ok(())
