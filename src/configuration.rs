@@ -124,13 +124,6 @@ impl Configuration {
         let most = limits::CONFIGURATION_BYTES_MAX;
         disk::edit_durably(&dir, name.as_encoded_bytes(), most, monitor, |old| {
             let (text, change) = changed(old.unwrap_or_default())?;
-            if text.len() as u64 > most {
-                return Err(Error::Io {
-                    verb: "write",
-                    path: path.clone(),
-                    source: ErrorKind::FileTooLarge.into(),
-                });
-            }
             Ok((text.into_bytes(), change))
         })
     }

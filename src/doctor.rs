@@ -8,7 +8,7 @@
 mod places;
 mod remains;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(crate) use places::{obstructed, tighten};
 
@@ -264,46 +264,7 @@ fn room(layout: &Layout) -> Result<Vec<Diagnosis>> {
     Ok(found)
 }
 
-/// `word` as a shell takes it for one word, and a terminal can show it.
-pub(crate) fn shell_word(word: &Path) -> String {
-    let bytes = word.as_os_str().as_encoded_bytes();
-    let text = crate::path::printable(bytes);
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
-    if text.as_bytes() == bytes && !text.is_empty() && text.bytes().all(is_plain) {
-        return text;
-    }
-    if text.as_bytes() == bytes {
-        return format!("'{}'", text.replace('\'', r"'\''"));
-    }
-    // With the escapes of POSIX's dollar-single-quotes.
-    let escaped = |&byte: &u8| match byte {
-        b'\'' | b'\\' => format!(r"\{}", char::from(byte)),
-        b' '..=b'~' => char::from(byte).to_string(),
-        _ => format!(r"\{byte:03o}"),
-    };
-    format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
-}
-
 /// Whether a time is so far ahead that it is not the clock's resolution.
 fn is_ahead(time_ns: i64) -> bool {
     Timestamp::now().until(Timestamp::from_ns(time_ns)) > limits::GRACE
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_word_of_a_shell_whatever_is_in_it() {
-        for (name, word) in [
-            ("s/3.json", "s/3.json"),
-            ("my session/3.json", "'my session/3.json'"),
-            ("it's/3.json", r"'it'\''s/3.json'"),
-            ("$(reboot)/3.json", "'$(reboot)/3.json'"),
-            ("a\n\u{1b}[2J\u{e9}'", r"$'a\012\033[2J\303\251\''"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(Path::new(name)), word);
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod configuration;
 mod context;
 mod details;
 mod going_back;
+mod hint;
 mod isolation;
 mod purge;
 mod query;
@@ -29,7 +30,6 @@ pub use going_back::GoingBackError;
 pub use isolation::IsolationError;
 pub use purge::PurgeError;
 pub use query::QueryError;
-use system::{FREE_SOME_SPACE, hint_of_system};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -596,105 +596,4 @@ impl Error {
             Self::Incomplete { .. } => "incomplete",
         }
     }
-
-    /// What to do next, as one sentence without a final period; `None` where the error says it all.
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::SessionNotFound { nearest, .. } if nearest.is_empty() => {
-                "`turnpoint list --sessions` shows the sessions".to_owned()
-            }
-            Self::SessionNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
-            Self::CheckpointNotFound { nearest, .. } if !nearest.is_empty() => {
-                format!("the nearest that exist: {}", listed(nearest))
-            }
-            Self::LabelNotFound { nearest, .. } if nearest.is_empty() => {
-                "`turnpoint label` gives one; `turnpoint list` shows them".to_owned()
-            }
-            Self::LabelNotFound { nearest, .. } => format!("these exist: {}", listed(nearest)),
-            Self::NoneSoOld(it) => format!("the oldest is {}, of {}", it.oldest, it.created_at),
-            Self::NoCheckpoint { existing: 1.., .. } => {
-                "`turnpoint list` shows them; `latest~1` is the one before the newest".to_owned()
-            }
-            Self::NoCheckpoint { session: None, .. } => {
-                "`turnpoint list` shows what there is; `turnpoint capture` makes the first".to_owned()
-            }
-            Self::NoCheckpoint { session: Some(session), .. } => {
-                format!(
-                    "`latest` is the newest of this workspace; `turnpoint list --session {session}` \
-                     shows those of every workspace"
-                )
-            }
-            Self::InvalidSession { .. } => {
-                "use letters, digits, `-` and `_`, for example the agent's session id".to_owned()
-            }
-            Self::WorkspaceTooWide { .. } => {
-                "name another directory with -C, or add --force if you mean it".to_owned()
-            }
-            Self::WorkspaceAmbiguous { by_path, by_inode, .. } => {
-                format!("say which one with --workspace {by_path} or --workspace {by_inode}")
-            }
-            Self::OtherWorkspace { root, .. } => {
-                format!("run it with -C {}, or restore with --into DIR", root.display())
-            }
-            Self::StoreTooNew { .. } => "use the newer turnpoint that wrote it".to_owned(),
-            Self::StoreForeign { .. } => "set TURNPOINT_HOME to another directory".to_owned(),
-            Self::FormatDamaged { .. } => {
-                "`turnpoint doctor --rebuild` makes it anew; `turnpoint verify` says what else there is"
-                    .to_owned()
-            }
-            Self::JournalUnreadable { root: Some(root), .. } => {
-                let place = root.display();
-                format!(
-                    "if it can be read again, `turnpoint -C {place} restore --continue` goes on with \
-                     it; `turnpoint -C {place} restore --abort` sets it aside and leaves the workspace \
-                     as it is"
-                )
-            }
-            Self::JournalUnreadable { root: None, .. } => {
-                "`turnpoint restore --abort` in its workspace sets it aside; if the workspace is gone \
-                 for good, give the file another name"
-                    .to_owned()
-            }
-            Self::NotOfStore { .. } => "`turnpoint doctor` names what is damaged".to_owned(),
-            Self::OperationAlive { .. } => "wait for it, or end its process".to_owned(),
-            Self::InsideStore { .. } => "name a directory outside of it".to_owned(),
-            Self::Busy { .. } => "try again when it has finished".to_owned(),
-            Self::IndexDamaged { .. } => "`turnpoint doctor --rebuild` builds it anew".to_owned(),
-            Self::ContentLost { .. } | Self::BlobMissing { .. } | Self::BlobDamaged { .. } => {
-                "`turnpoint verify --read-data` names all damage; a capture of files that still have \
-                 this content heals it"
-                    .to_owned()
-            }
-            Self::RestoreOpen { .. } => {
-                "`turnpoint restore --continue` tries again, `turnpoint restore --abort` ends it as \
-                 it is"
-                    .to_owned()
-            }
-            Self::PlanChanged { .. } => "look at the new plan and decide again".to_owned(),
-            Self::IntoNotEmpty { .. } => "name a new or empty directory".to_owned(),
-            Self::DeletionBlocked { .. } => {
-                "`turnpoint doctor` says what to do about each; nothing is deleted until then".to_owned()
-            }
-            Self::PlaceTaken { .. } => {
-                "turnpoint keeps its own things under that name: move yours away, and try again".to_owned()
-            }
-            Self::NoSpace { .. } => FREE_SOME_SPACE.to_owned(),
-            Self::Io { source, .. } => hint_of_system(source)?.to_owned(),
-            Self::Index { source, .. } => hint_of_system(source.downcast_ref()?)?.to_owned(),
-            Self::PathNotFound { checkpoint, .. } => {
-                format!("`turnpoint ls {checkpoint}` shows what it holds")
-            }
-            Self::Query(error) => error.hint(),
-            Self::GoingBack(error) => error.hint()?,
-            Self::Configuration(error) => return error.hint(),
-            Self::Isolation(error) => return error.hint(),
-            Self::Purge(error) => error.hint(),
-            _ => return None,
-        };
-        Some(text)
-    }
-}
-
-fn listed<T: std::fmt::Display>(items: &[T]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits;
-use crate::path::printable;
+use crate::path::{printable, shell_word};
 
 /// The name of a session: one agent conversation or unit of work. It is also the name of a directory
 /// of the store, so it is checked before it touches a path. Kept as first written; two names that
@@ -189,6 +189,13 @@ pub struct CheckpointId {
     pub session: SessionName,
     /// Its number there.
     pub seq: Seq,
+}
+
+impl CheckpointId {
+    /// As it is typed after a command: one word for a shell.
+    pub fn shell_word(&self) -> String {
+        shell_word(format!("{}:{}", self.session.as_str(), self.seq))
+    }
 }
 
 impl fmt::Display for CheckpointId {

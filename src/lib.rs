@@ -60,7 +60,7 @@ pub use purge::{
 };
 pub use quarantine::{Quarantined, QuarantinedKind};
 pub use restore::{Predecessor, RestoreOptions, RestoreOutcome, TakenBack};
-pub use retention::{EvictOutcome, GcOutcome, PruneOutcome, SweepOutcome, Tightness};
+pub use retention::{EvictOutcome, GcOutcome, KeepReason, PruneOutcome, SweepOutcome, Tightness};
 pub use runs::RunState;
 pub use settings::PruneRule;
 pub use store::{

@@ -294,20 +294,24 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
-/// `bytes` as one word that a shell reads as them, to be pasted: as it is where that is plain, else quoted.
-pub(crate) fn shell_word(bytes: &[u8]) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
-    if !bytes.is_empty() && bytes.iter().all(is_plain) {
-        return String::from_utf8_lossy(bytes).into_owned();
+/// `word` as a shell takes it for one word, and a terminal can show it: what is to be typed after a command.
+pub fn shell_word(word: impl AsRef<OsStr>) -> String {
+    let bytes = word.as_ref().as_bytes();
+    let text = printable(bytes);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    if text.as_bytes() == bytes && !text.is_empty() && text.bytes().all(is_plain) {
+        return text;
     }
-    match std::str::from_utf8(bytes) {
-        Ok(text) if printable(bytes) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // What cannot be shown every shell but the plainest knows so.
-        _ => {
-            let escaped = |byte: &u8| format!("\\x{byte:02x}");
-            format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
-        }
+    if text.as_bytes() == bytes {
+        return format!("'{}'", text.replace('\'', r"'\''"));
     }
+    // With the escapes of POSIX's dollar-single-quotes.
+    let escaped = |&byte: &u8| match byte {
+        b'\'' | b'\\' => format!(r"\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!(r"\{byte:03o}"),
+    };
+    format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
 }
 
 /// Characters that are not controls by category but change how the rest of a line is shown
@@ -325,6 +329,20 @@ mod tests {
 
     fn path(text: &str) -> RelPath {
         RelPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell_whatever_is_in_it() {
+        for (name, word) in [
+            ("s/3.json", "s/3.json"),
+            ("my session/3.json", "'my session/3.json'"),
+            ("it's/3.json", r"'it'\''s/3.json'"),
+            ("$(reboot)/3.json", "'$(reboot)/3.json'"),
+            ("a\n\u{1b}[2J\u{e9}'", r"$'a\012\033[2J\303\251\''"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(name), word);
+        }
     }
 
     #[test]
@@ -347,7 +365,6 @@ mod tests {
 
     #[test]
     fn a_word_for_a_shell_is_read_back_by_one() {
-        assert_eq!(shell_word(b"src/a-b_1.txt"), "src/a-b_1.txt");
         for word in [
             &b"two words"[..],
             b"it's",
@@ -357,7 +374,7 @@ mod tests {
             b"a\nb\xff'",
             "\u{202e}ü".as_bytes(),
         ] {
-            let script = format!("printf %s {}", shell_word(word));
+            let script = format!("printf %s {}", shell_word(OsStr::from_bytes(word)));
             let read = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
             assert_eq!(read.stdout, word, "{script}");
         }

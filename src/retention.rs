@@ -17,6 +17,8 @@ pub(crate) use prune::{
 pub(crate) use repack::Effort;
 pub(crate) use sweep::{plan_sweep, refuse_if_blind, remove_leftovers, sweep, unneeded};
 
+use std::collections::BTreeMap;
+
 use crate::error::BadFile;
 use crate::id::CheckpointId;
 
@@ -26,21 +28,66 @@ use crate::id::CheckpointId;
 pub struct PruneOutcome {
     /// The checkpoints that are dropped, in order.
     pub pruned: Vec<CheckpointId>,
-    /// How many live ones stay.
-    pub kept: u64,
+    /// Those that stay, each with why, in order.
+    pub kept: Vec<(CheckpointId, KeepReason)>,
     /// Checkpoints whose manifests were gone although nobody had pruned them, and which are given up.
     /// Only where one session was named.
     pub missing: Vec<CheckpointId>,
 }
 
 impl PruneOutcome {
+    /// How many stay for each reason.
+    pub fn kept_by_reason(&self) -> BTreeMap<KeepReason, u64> {
+        let mut counts = BTreeMap::new();
+        for (_, reason) in &self.kept {
+            *counts.entry(*reason).or_default() += 1;
+        }
+        counts
+    }
+
     /// Counts each missing checkpoint as such, and not as pruned or kept by the rule.
     pub(crate) fn leave_out_missing(&mut self) {
         let missing = &self.missing;
-        let before = self.pruned.len();
         self.pruned.retain(|id| !missing.contains(id));
-        let were_pruned = before - self.pruned.len();
-        self.kept = self.kept.saturating_sub((missing.len() - were_pruned) as u64);
+        self.kept.retain(|(id, _)| !missing.contains(id));
+    }
+}
+
+/// Why a checkpoint stays. Where there is more than one reason it is the first of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum KeepReason {
+    /// The rule keeps it.
+    Rule,
+    /// A restore had saved it, and the rule keeps it, or it is younger than a day.
+    Safety,
+    /// It is pinned.
+    Pinned,
+    /// It is the newest of its workspace in its session.
+    Newest,
+    /// A running operation or an interrupted restore relies on it.
+    Needed,
+    /// A run whose work tree is there began with it.
+    Run,
+    /// An undo or redo had saved it: it says that what stays was taken back.
+    Undo,
+    /// It was made after it was decided that its session is deleted.
+    Newer,
+}
+
+impl KeepReason {
+    /// The word for scripts.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Safety => "safety",
+            Self::Pinned => "pinned",
+            Self::Newest => "newest",
+            Self::Needed => "needed",
+            Self::Run => "run",
+            Self::Undo => "undo",
+            Self::Newer => "newer",
+        }
     }
 }
 

@@ -590,8 +590,7 @@ fn remembered(manifests: Vec<Manifest>) -> Result<Vec<Workspace>> {
     let mut workspaces: Vec<Workspace> = Vec::new();
     for manifest in in_order.into_iter().rev() {
         let id = manifest.workspace;
-        let ending = default_ending(id);
-        let is_default = manifest.id.session.as_str().ends_with(&ending);
+        let is_default = is_default_session(&manifest.id.session, id);
         let known = workspaces.iter().position(|workspace| workspace.id == id);
         let place = if let Some(known) = known {
             known
@@ -611,6 +610,11 @@ fn remembered(manifests: Vec<Manifest>) -> Result<Vec<Workspace>> {
         }
     }
     Ok(workspaces)
+}
+
+/// Whether a session is the one that captures of a workspace go to where none is named, by its name.
+pub(crate) fn is_default_session(session: &SessionName, id: WorkspaceId) -> bool {
+    session.as_str().ends_with(&default_ending(id))
 }
 
 fn default_ending(id: WorkspaceId) -> String {

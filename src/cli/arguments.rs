@@ -229,6 +229,9 @@ pub(crate) struct ListArguments {
     /// The sessions of the whole store instead
     #[arg(long, conflicts_with_all = ["session", "word"])]
     pub(crate) sessions: bool,
+    /// With --sessions: also those that nobody named, of directories that are gone
+    #[arg(short, long, requires = "sessions")]
+    pub(crate) all: bool,
     /// Only the newest N
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub(crate) limit: Option<NonZeroU32>,

@@ -398,11 +398,11 @@ fn print(
     printer.prose(&format!("changes from {good} to {}", bad.id))?;
     diff::summary(found, printer)?;
     printer.gap()?;
-    printer.prose(&format!("look at it: `turnpoint diff {good} {} --patch`", bad.id))?;
+    let (good, bad) = (good.shell_word(), bad.id.shell_word());
+    printer.prose(&format!("look at it: `turnpoint diff {good} {bad} --patch`"))?;
     if suspects.len() == 1 {
         printer.prose(&format!(
-            "take back what it did, and nothing later: `turnpoint revert {}`",
-            bad.id
+            "take back what it did, and nothing later: `turnpoint revert {bad}`"
         ))?;
     }
     printer.prose(&format!("go back to before it: `turnpoint restore {good}`"))

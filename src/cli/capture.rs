@@ -191,7 +191,7 @@ pub(crate) fn name_problems(problems: &[CaptureProblem], count: u64, style: Styl
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for problem in problems.iter().take(most) {
         let why = problem.reason.map_or("changed while it was read", |reason| reason.as_str());
-        printer::aside(&format!("  {}: {why}", problem.path));
+        printer::aside_item(&format!("{}: {why}", problem.path));
     }
     let more = count - problems.len().min(most) as u64;
     if more > 0 {

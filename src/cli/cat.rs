@@ -71,7 +71,8 @@ pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Ex
         ));
     };
     let id = context.resolve(&spec)?;
-    told_of_directory(written(&id, path, context), &id, path)
+    let written = written(&id, path, context);
+    told_of_directory(written, &id, path, &context.as_typed_here(&root, path.as_os()))
 }
 
 fn written(id: &CheckpointId, path: &RelPath, context: &mut Context) -> Outcome<Exit> {
@@ -100,11 +101,16 @@ fn written(id: &CheckpointId, path: &RelPath, context: &mut Context) -> Outcome<
 }
 
 /// A path that is inside the workspace can only be wrong by what is there.
-fn told_of_directory(written: Outcome<Exit>, id: &CheckpointId, path: &RelPath) -> Outcome<Exit> {
+fn told_of_directory(
+    written: Outcome<Exit>,
+    id: &CheckpointId,
+    path: &RelPath,
+    typed: &str,
+) -> Outcome<Exit> {
     match written {
         Err(Failure::Library(error)) if matches!(*error, Error::InvalidPath { .. }) => {
             let message = format!("`{path}` is a directory in {id}");
-            let hint = format!("`turnpoint ls {id} {path}` lists it");
+            let hint = format!("`turnpoint ls {} {typed}` lists it", id.shell_word());
             Err(Failure::own(Exit::Usage, "invalid-path", message).hint(hint))
         }
         written => written,

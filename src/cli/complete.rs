@@ -202,9 +202,10 @@ impl<'a> Typed<'a> {
         self.command.get_positionals().any(|it| value_name(it) == "CHECKPOINT")
     }
 
-    /// Whether the first word of a command of `config` is to come, which is the name of a setting.
+    /// Whether the first word is to come, and is the name of a setting.
     fn wants_setting(&self) -> bool {
-        ["get", "set", "unset"].contains(&self.command.get_name()) && self.positional.is_empty()
+        let first = self.command.get_positionals().next();
+        self.positional.is_empty() && first.is_some_and(|it| value_name(it) == "SETTING")
     }
 
     fn takes_paths(&self) -> bool {

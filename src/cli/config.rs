@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use turnpoint::path::printable;
 use turnpoint::settings::{
-    Configuration, Given, InForce, Setting, SettingChange, SettingsFile, Value,
+    Configuration, Given, InForce, InWorkspace, Setting, SettingChange, SettingsFile, Value,
 };
 use turnpoint::{Place, Position};
 
@@ -26,6 +26,7 @@ struct ListDocument {
 #[derive(Serialize)]
 struct SettingDocument {
     name: &'static str,
+    about: &'static str,
     value: Json,
     default: Json,
     origins: Vec<OriginDocument>,
@@ -68,7 +69,14 @@ pub(crate) fn run(arguments: &ConfigArguments, context: &mut Context) -> Outcome
     }
     let in_force = context.configuration_as_understood(&root).in_force();
     match &arguments.command {
-        ConfigCommand::List { origin } => list(&in_force, *origin, context)?,
+        ConfigCommand::List { name, long, origin } => {
+            let in_force = of_section(in_force, name.as_deref())?;
+            if *long && !context.is_json() {
+                explain(&in_force, context)?;
+            } else {
+                list(&in_force, *origin, context)?;
+            }
+        }
         ConfigCommand::Get { name } => get(&in_force, name, context)?,
         ConfigCommand::Set { .. } | ConfigCommand::Unset { .. } => {}
     }
@@ -161,9 +169,58 @@ fn unknown(name: &str) -> Failure {
     let message = format!("there is no setting `{}`", printable(name.as_bytes()));
     let hint = match Setting::nearest(name) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => "`turnpoint config list` shows all settings".to_owned(),
+        None => "`turnpoint config list --long` shows all settings".to_owned(),
     };
     Failure::own(Exit::Usage, "setting-not-found", message).hint(hint)
+}
+
+/// Those that are meant: all, those of a section, or one.
+fn of_section(mut in_force: Vec<InForce>, asked: Option<&str>) -> Outcome<Vec<InForce>> {
+    let Some(asked) = asked else { return Ok(in_force) };
+    in_force.retain(|found| {
+        let rest = found.setting.name.strip_prefix(asked);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    });
+    if in_force.is_empty() { Err(unknown(asked)) } else { Ok(in_force) }
+}
+
+/// Where a value stands.
+fn origin(found: &InForce) -> String {
+    let places: Vec<String> = found.given.iter().map(|given| given.place.to_string()).collect();
+    if places.is_empty() { "default".to_owned() } else { places.join(", ") }
+}
+
+/// What each is for, below it.
+fn explain(in_force: &[InForce], context: &mut Context) -> Outcome<()> {
+    context.page()?;
+    let printer = &mut context.printer;
+    for (at, found) in in_force.iter().enumerate() {
+        if at > 0 {
+            printer.gap()?;
+        }
+        let InForce { setting, value, .. } = found;
+        printer.heading(&format!(
+            "{} = {}",
+            setting.name,
+            printable(value.to_string().as_bytes())
+        ))?;
+        printer.hanging("  ", setting.about)?;
+        let may = match setting.in_workspace {
+            InWorkspace::Lower => "; the file of a workspace may lower it",
+            InWorkspace::Only(true) => "; the file of a workspace may only say true",
+            InWorkspace::Only(false) => "; the file of a workspace may only say false",
+            InWorkspace::Add => "; the file of a workspace may add some without `!`",
+            _ => "",
+        };
+        printer.hanging("  ", &format!("value: {}{may}", setting.kind.expected()))?;
+        if found.given.is_empty() {
+            printer.hanging("  ", "from: the default")?;
+        } else {
+            let default = (setting.default)();
+            printer.hanging("  ", &format!("from: {}; the default is {default}", origin(found)))?;
+        }
+    }
+    Ok(())
 }
 
 fn list(in_force: &[InForce], with_origin: bool, context: &mut Context) -> Outcome<()> {
@@ -177,11 +234,10 @@ fn list(in_force: &[InForce], with_origin: bool, context: &mut Context) -> Outco
     } else {
         Table::new([("SETTING", Align::Left), ("VALUE", Align::Left)])
     };
-    for InForce { setting, value, given, .. } in in_force {
-        let mut row = vec![setting.name.to_owned(), shown(value)];
+    for found in in_force {
+        let mut row = vec![found.setting.name.to_owned(), shown(&found.value)];
         if with_origin {
-            let places: Vec<String> = given.iter().map(|given| given.place.to_string()).collect();
-            row.push(if places.is_empty() { "default".to_owned() } else { places.join(", ") });
+            row.push(origin(found));
         }
         table.row(row);
     }
@@ -211,6 +267,7 @@ impl From<&InForce> for SettingDocument {
     fn from(found: &InForce) -> Self {
         Self {
             name: found.setting.name,
+            about: found.setting.about,
             value: json(&found.value),
             default: json(&(found.setting.default)()),
             origins: found.given.iter().map(OriginDocument::from).collect(),

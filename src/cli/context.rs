@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use turnpoint::id::{CheckpointId, SessionName};
-use turnpoint::path::{RelPath, printable};
+use turnpoint::path::{RelPath, printable, shell_word};
 use turnpoint::settings::{Configuration, Settings as Values};
 use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
 
@@ -16,7 +16,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::json::NoticeDocument;
 use crate::cli::pager::First;
 use crate::cli::printer::{self, Kind, Printer, Style};
-use crate::cli::settings::Settings;
+use crate::cli::settings::{Settings, add_hint};
 use crate::cli::target;
 use crate::cli::trace::Trace;
 use crate::cli::watch::Watch;
@@ -169,23 +169,27 @@ impl Context {
     pub(crate) fn values(&self, root: &Path) -> Outcome<Values> {
         let (configuration, mut problems) = self.settings.configuration.of_workspace(root);
         let Some(first) = problems.first_mut() else { return Ok(configuration.settings()) };
-        first.hint.push_str(if first.hint.ends_with('?') { " " } else { "; " });
-        let file = self.as_typed_here(root, WORKSPACE_FILE);
-        let way_out = [
-            "`turnpoint restore CHECKPOINT ",
-            &file,
-            "` brings an earlier one back; `cat` and `restore --into DIR` work whatever it says",
-        ];
-        first.hint.extend(way_out);
+        add_hint(first, &self.way_out(root));
         Err(Error::from(ConfigurationError { problems }).into())
     }
 
-    /// A file at the top of the workspace, as it is named where relative paths start.
-    fn as_typed_here(&self, root: &Path, name: &str) -> String {
+    /// What works beside a workspace's settings file that cannot be obeyed.
+    fn way_out(&self, root: &Path) -> String {
+        let file = self.as_typed_here(root, Path::new(WORKSPACE_FILE));
+        format!(
+            "`turnpoint restore CHECKPOINT {file}` brings an earlier one back; `cat` and `restore --into DIR` \
+             work whatever it says"
+        )
+    }
+
+    /// A path of the workspace, as it is typed where relative paths start: one word for a shell.
+    pub(crate) fn as_typed_here(&self, root: &Path, path: &Path) -> String {
         let Ok(below) = self.settings.directory.strip_prefix(root) else {
-            return printable(root.join(name).as_os_str().as_bytes());
+            return shell_word(root.join(path));
         };
-        "../".repeat(below.components().count()) + name
+        let up = PathBuf::from("../".repeat(below.components().count()));
+        let typed = up.join(path);
+        if typed.as_os_str().is_empty() { ".".to_owned() } else { shell_word(typed) }
     }
 
     /// As [`Context::values`] for a restore of these paths. That file itself is brought back whatever is in its
@@ -203,6 +207,7 @@ impl Context {
     /// counts; the rest is told, and the exit code says so.
     pub(crate) fn configuration_as_understood(&mut self, root: &Path) -> Configuration {
         let (configuration, problems) = self.settings.configuration.of_workspace(root);
+        let is_told = self.is_disobedient || problems.is_empty();
         for problem in &problems {
             self.is_disobedient = true;
             let message = printable(format!("{problem}; {}", problem.hint).as_bytes());
@@ -211,6 +216,11 @@ impl Context {
             } else {
                 self.printer.style().complain(Kind::Warning, &message);
             }
+        }
+        if !is_told && !self.is_json() && !self.is_quiet() {
+            let way_out = self.way_out(root);
+            let text = format!("until it is mended `restore` and `undo` refuse; {way_out}");
+            self.printer.style().complain(Kind::Hint, &text);
         }
         configuration
     }

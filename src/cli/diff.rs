@@ -20,7 +20,9 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::json::{
+    DifferenceDocument, IdDocument, PathDocument, ReasonDocument, RootDocument,
+};
 use crate::cli::patch::{self, AfterIs};
 use crate::cli::printer::{Kind, Paint, Printer};
 use crate::cli::stat;
@@ -86,7 +88,7 @@ pub(crate) fn resolve_both(
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
 /// begins with `@` is a label where it comes first, or behind a session; else it is a path. Where `at`
-/// names a time, that is A.
+/// names a time, that is A; where nothing names one, A is the newest.
 pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
@@ -100,8 +102,8 @@ pub(crate) fn sides<'a>(
     let is_pair = which(words.first()).is_some()
         && which(words.get(1)).is_some()
         && which(words.get(2)).is_none();
-    let Target { spec: before, rest } = if at.is_some() {
-        Target { rest: words, ..target::parse_at(&[], session, at, directory)? }
+    let Target { spec: before, rest } = if at.is_some() || words.is_empty() {
+        Target { rest: words, ..target::parse_or_latest(&[], session, at, directory)? }
     } else if is_pair {
         let (first, rest) = words.split_at(1);
         Target { rest, ..target::parse(first, session, directory)? }
@@ -348,14 +350,8 @@ pub(crate) struct ChangeDocument {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     from_bytes: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_from: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_to: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_to: Option<String>,
+    #[serde(flatten)]
+    difference: DifferenceDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_from: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -383,24 +379,12 @@ impl From<&Change> for ChangeDocument {
             }
             None => (None, None),
         };
-        let is_type = change.kind == ChangeKind::Type;
-        let has_modes = before.map(|it| it.mode) != after.map(|it| it.mode)
-            && before.is_some()
-            && after.is_some();
-        let kind = |entry: Option<&Entry>| entry.filter(|_| is_type).map(|it| it.kind.name());
-        let mode = |entry: Option<&Entry>| {
-            let is_known = |entry: &&Entry| !matches!(entry.kind, EntryKind::Omitted { .. });
-            entry.filter(|_| has_modes).filter(is_known).map(|it| it.mode.to_string())
-        };
         Self {
             path: PathDocument::from(change.path()),
             change: change.kind.as_str(),
             from,
             from_bytes,
-            kind_from: kind(before),
-            kind_to: kind(after),
-            mode_from: mode(before),
-            mode_to: mode(after),
+            difference: DifferenceDocument::between(before, after),
             reason_from: reason_of(before),
             reason_to: reason_of(after),
             added_lines: None,
@@ -486,5 +470,7 @@ mod tests {
         let with_session = read(&["0", "2", "src"], Some("s"));
         assert_eq!(with_session, Some(("s:0".to_owned(), Some(":2".to_owned()), 1)));
         assert_eq!(read(&["src", "docs"], None), None);
+        is(&[], ":~0", None, 0);
+        assert_eq!(read(&[], Some("s")), Some(("s:~0".to_owned(), None, 0)));
     }
 }

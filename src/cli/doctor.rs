@@ -285,7 +285,7 @@ fn tell(outcome: &RebuildOutcome, context: &mut Context) -> io::Result<()> {
         style.complain(Kind::Warning, text);
         for bad in &outcome.unreadable {
             let (file, reason) = (bad.path.as_os_str().as_bytes(), bad.reason.as_bytes());
-            printer::aside(&format!("  {}: {}", printable(file), printable(reason)));
+            printer::aside_item(&format!("{}: {}", printable(file), printable(reason)));
         }
     }
     Ok(())

@@ -180,7 +180,7 @@ fn name_omitted(omitted: &[ReasonDocument], context: &Context) {
     );
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for ReasonDocument { path, reason } in omitted.iter().take(most) {
-        printer::aside(&format!("  {}: {reason}", path.printable()));
+        printer::aside_item(&format!("{}: {reason}", path.printable()));
     }
     if omitted.len() > most {
         let more = format::number((omitted.len() - most) as u64);

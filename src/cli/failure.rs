@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use turnpoint::path::printable;
+use turnpoint::path::{printable, shell_word};
 use turnpoint::{Error, ErrorClass, GoingBackError, IsolationError};
 
 use crate::cli::exit::Exit;
@@ -183,7 +183,8 @@ fn hint_of(error: &Error) -> Option<String> {
         Error::CheckpointUnreadable { checkpoint, path, .. } => {
             let is_manifest = path.extension().is_some_and(|extension| extension == "json");
             let quarantine = if is_manifest {
-                format!(": a backup, or `turnpoint quarantine {}/{}.json`", checkpoint.session, checkpoint.seq)
+                let file = shell_word(format!("{}/{}.json", checkpoint.session.as_str(), checkpoint.seq));
+                format!(": a backup, or `turnpoint quarantine {file}`")
             } else {
                 String::new()
             };
@@ -252,7 +253,7 @@ pub(crate) fn report(
     let paths = failure.paths();
     let most = if style.verbose { usize::MAX } else { NAMED_MAX };
     for ReasonDocument { path, reason } in paths.iter().take(most) {
-        printer::aside(&format!("  {}: {}", path.printable(), shown(reason)));
+        printer::aside_item(&format!("{}: {}", path.printable(), shown(reason)));
     }
     if paths.len() > most {
         let more = format::number((paths.len() - most) as u64);

@@ -105,12 +105,13 @@ pub(crate) fn rate(count: u64, elapsed: Duration) -> String {
     format!("{}/s", number(count.saturating_mul(1_000) / milliseconds))
 }
 
-/// `text` in lines of at most `width` characters, broken at spaces; a longer word stays whole.
+/// `text` in lines of at most `width` characters, broken at spaces; a longer word stays whole, and so does
+/// what is between backticks: a command is to be copied in one piece.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut length = 0;
-    for word in text.split(' ') {
+    for word in words(text) {
         let word_length = word.chars().count();
         if length > 0 && length + 1 + word_length > width {
             lines.push(std::mem::take(&mut line));
@@ -120,11 +121,25 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
             line.push(' ');
             length += 1;
         }
-        line.push_str(word);
+        line.push_str(&word);
         length += word_length;
     }
     lines.push(line);
     lines
+}
+
+/// The parts between spaces, but for those within a pair of backticks. One without a partner means nothing.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    let is_open = |part: &&str| !part.matches('`').count().is_multiple_of(2);
+    let parts: Vec<&str> = text.split(' ').collect();
+    let (mut rest, mut words) = (&*parts, Vec::new());
+    while let Some((first, others)) = rest.split_first() {
+        let partner = if is_open(first) { others.iter().position(is_open) } else { None };
+        let (more, after) = others.split_at(partner.map_or(0, |at| at + 1));
+        words.push([&[*first], more].concat().join(" "));
+        rest = after;
+    }
+    words
 }
 
 /// `text`, or as much of it as takes `room` columns with the ellipsis.
@@ -190,5 +205,11 @@ mod tests {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("a longer-than-the-line b", 6), ["a", "longer-than-the-line", "b"]);
         assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(
+            wrapped("so `turnpoint list -n 5`, or `ls`", 12),
+            ["so", "`turnpoint list -n 5`,", "or `ls`"]
+        );
+        assert_eq!(wrapped("it is a ` alone", 6), ["it is", "a `", "alone"]);
+        assert_eq!(wrapped("`a b` `c", 3), ["`a b`", "`c"]);
     }
 }

@@ -57,7 +57,7 @@ fn document(outcome: &GcOutcome, dry_run: bool) -> GcDocument {
     GcDocument {
         dry_run,
         pruned: prune.pruned.iter().map(IdDocument::from).collect(),
-        kept: prune.kept.saturating_sub(evict.evicted.len() as u64),
+        kept: prune.kept.len().saturating_sub(evict.evicted.len()) as u64,
         evicted: evict.evicted.iter().map(IdDocument::from).collect(),
         evicted_because: evict.because.map(Tightness::as_str),
         released_bytes: evict.released_bytes,
@@ -117,7 +117,7 @@ fn tell(outcome: &GcOutcome, dry_run: bool, context: &mut Context) -> io::Result
         style.complain(Kind::Warning, "some blobs could not be removed");
         for bad in &sweep.failed {
             let (file, reason) = (bad.path.as_os_str().as_bytes(), bad.reason.as_bytes());
-            printer::aside(&format!("  {}: {}", printable(file), printable(reason)));
+            printer::aside_item(&format!("{}: {}", printable(file), printable(reason)));
         }
     }
     Ok(())

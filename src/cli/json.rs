@@ -4,8 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
-use turnpoint::manifest::Counts;
+use turnpoint::manifest::{Counts, Entry, EntryKind};
 use turnpoint::path::{RelPath, printable};
+use turnpoint::plan::Skip;
 use turnpoint::{BadFile, CaptureProblem, CheckpointSummary, ListItem};
 
 use std::os::unix::ffi::OsStrExt;
@@ -142,6 +143,39 @@ impl<'a> UnreadableDocument<'a> {
     }
 }
 
+/// What two sides of a path differ in beside their content.
+#[derive(Serialize)]
+pub(crate) struct DifferenceDocument {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind_from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind_to: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode_to: Option<String>,
+}
+
+impl DifferenceDocument {
+    /// Nothing where a side is missing. The mode of what is not held is not known.
+    pub(crate) fn between(before: Option<&Entry>, after: Option<&Entry>) -> Self {
+        let (from, to) = before.zip(after).unzip();
+        let has_kinds = from.map(|it| it.kind.name()) != to.map(|it| it.kind.name());
+        let has_modes = from.map(|it| it.mode) != to.map(|it| it.mode);
+        let kind = |side: Option<&Entry>| side.filter(|_| has_kinds).map(|it| it.kind.name());
+        let mode = |side: Option<&Entry>| {
+            let is_known = |entry: &&Entry| !matches!(entry.kind, EntryKind::Omitted { .. });
+            side.filter(|_| has_modes).filter(is_known).map(|it| it.mode.to_string())
+        };
+        Self { kind_from: kind(from), kind_to: kind(to), mode_from: mode(from), mode_to: mode(to) }
+    }
+
+    /// Whether it is a change of kind.
+    pub(crate) const fn is_of_kind(&self) -> bool {
+        self.kind_from.is_some()
+    }
+}
+
 /// A path and a word that says why.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ReasonDocument {
@@ -154,6 +188,12 @@ impl From<&CaptureProblem> for ReasonDocument {
     fn from(problem: &CaptureProblem) -> Self {
         let reason = problem.reason.map_or("unstable", |reason| reason.as_str()).to_owned();
         Self { path: PathDocument::from(&problem.path), reason }
+    }
+}
+
+impl From<&Skip> for ReasonDocument {
+    fn from(skip: &Skip) -> Self {
+        Self { path: PathDocument::from(&skip.path), reason: skip.reason.as_str().to_owned() }
     }
 }
 

@@ -282,6 +282,11 @@ fn remarks(summary: &CheckpointSummary) -> String {
 fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     let mut sessions = context.run(|store, monitor| store.sessions(monitor))?;
     let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
+    let all = sessions.len();
+    if !arguments.all && !context.is_json() {
+        sessions.retain(|session| !session.is_left_behind);
+    }
+    let left_out = (all - sessions.len()) as u64;
     if let Some(limit) = arguments.limit {
         let mut older = sessions.len().saturating_sub(limit.get() as usize);
         // What is damaged is always told.
@@ -294,7 +299,7 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     if context.is_json() {
         let sessions = sessions.iter().map(session_document).collect();
         context.document(&SessionsDocument { sessions })?;
-    } else if sessions.is_empty() {
+    } else if all == 0 {
         let style = context.printer.style();
         style.complain(Kind::Note, "there is no session yet");
         style.complain(Kind::Hint, "`turnpoint capture` makes the first checkpoint");
@@ -303,7 +308,16 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
         if !arguments.no_pager {
             context.page_list(table.height(context.printer.width()))?;
         }
-        table.print(&mut context.printer)?;
+        if !sessions.is_empty() {
+            table.print(&mut context.printer)?;
+        }
+        if left_out > 0 {
+            let of_gone = "left out, which nobody named, of directories that are gone";
+            let count = format::counted(left_out, "session is", "sessions are");
+            context.printer.flush()?;
+            context
+                .remark(format!("{count} {of_gone}; `turnpoint list --sessions --all` shows all"));
+        }
     }
     Ok(Exit::damaged_if(unreadable > 0))
 }

@@ -64,10 +64,13 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
         }
         print_patches(&history, context)?
     } else {
+        let width = context.printer.width();
+        let table = table(&history, width);
         if !arguments.no_pager {
-            context.page_list(history.steps.len())?;
+            // Above it is the session's name.
+            context.page_list(1 + table.height(width))?;
         }
-        print(&history, &path, context)?;
+        print(&history, &table, &path, context)?;
         true
     };
     tell_unreadable(&history.unreadable, context);
@@ -110,15 +113,25 @@ fn document(history: &PathHistory) -> LogDocument<'_> {
     LogDocument { entries, unreadable }
 }
 
-/// One line for each change, the newest last, as in `turnpoint list`.
-fn print(history: &PathHistory, path: &RelPath, context: &mut Context) -> io::Result<()> {
+fn print(
+    history: &PathHistory,
+    table: &Table,
+    path: &RelPath,
+    context: &mut Context,
+) -> io::Result<()> {
     let printer = &mut context.printer;
-    if !printer.style().quiet
-        && let Some(step) = history.steps.first()
-    {
+    let Some(step) = history.steps.first() else {
+        return printer.prose(&format!("nothing at or below {path} has changed"));
+    };
+    if !printer.style().quiet {
         printer.prose(&format!("session {}", step.checkpoint.session))?;
     }
-    let is_narrow = printer.width().is_some_and(|width| width < 60);
+    table.print(printer)
+}
+
+/// One line for each change, the newest last, as in `turnpoint list`.
+fn table(history: &PathHistory, width: Option<usize>) -> Table {
+    let is_narrow = width.is_some_and(|width| width < 60);
     let mut table = if is_narrow {
         Table::new([("SEQ", Align::Right), ("CHANGE", Align::Left), ("PATH", Align::Left)])
     } else {
@@ -143,10 +156,7 @@ fn print(history: &PathHistory, path: &RelPath, context: &mut Context) -> io::Re
             table.row(cells);
         }
     }
-    if history.steps.is_empty() {
-        return printer.prose(&format!("nothing at or below {path} has changed"));
-    }
-    table.print(printer)
+    table
 }
 
 /// Each step with what it changed, line by line.

@@ -23,6 +23,11 @@ const ROWS_MAX: usize = 12;
 /// From this width on there is room for what made it and how many paths changed.
 const WIDE: usize = 60;
 
+/// What can be pressed.
+const KEYS: &str = "Enter shows its plan, Esc leaves; arrows, or type to filter";
+/// The same where there is less room.
+const KEYS_IN_SHORT: &str = "Enter: plan, Esc: leave, type: filter";
+
 /// What a key means.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -328,7 +333,7 @@ impl List {
         };
         let mut lines = vec![
             shortened(self.question, room),
-            shortened("Enter shows its plan, Esc leaves; arrows, or type to filter", room),
+            shortened(if is_wide { KEYS } else { KEYS_IN_SHORT }, room),
             shortened(format!("  {}", padded(&mut header.iter().copied())).trim_end(), room),
         ];
         for (at, row) in table.iter().enumerate() {
@@ -343,7 +348,7 @@ impl List {
             });
         }
         if table.is_empty() {
-            lines.push(shortened("  nothing matches; Backspace takes a letter back", room));
+            lines.push(shortened("  nothing matches: Backspace", room));
         }
         let hidden = self.matching.len().saturating_sub(table.len());
         let more = if hidden > 0 { format!(" ({hidden} more)") } else { String::new() };

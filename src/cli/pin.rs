@@ -39,7 +39,8 @@ pub(crate) fn unpin(arguments: &UnpinArguments, context: &mut Context) -> Outcom
         context.document(&PinDocument { id: IdDocument::from(&id), pinned: false, note: None })?;
     } else if !context.is_quiet() {
         context.printer.prose(&format!(
-            "unpinned {id}: retention may drop it; `turnpoint pin {id}` takes this back"
+            "unpinned {id}: retention may drop it; `turnpoint pin {}` takes this back",
+            id.shell_word()
         ))?;
     }
     Ok(Exit::Done)

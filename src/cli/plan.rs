@@ -10,7 +10,7 @@ use std::path::Path;
 
 use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
-use turnpoint::path::{RelPath, printable};
+use turnpoint::path::{RelPath, printable, shell_word};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
 
@@ -209,10 +209,11 @@ fn tell_written(file: &Path, context: &mut Context) -> io::Result<()> {
     if context.is_json() || context.is_quiet() {
         return Ok(());
     }
-    let file = printable(file.as_os_str().as_bytes());
+    let shown = printable(file.as_os_str().as_bytes());
     context.printer.gap()?;
     context.printer.prose(&format!(
-        "The plan is in {file}; `turnpoint restore --apply {file}` carries it out."
+        "The plan is in {shown}; `turnpoint restore --apply {}` carries it out.",
+        shell_word(file)
     ))
 }
 
@@ -575,7 +576,8 @@ fn tell(
         warn_of_shortfall(outcome, context)?;
         if matches!(verb, Verb::Undo | Verb::Redo) {
             // The next one takes back what came before.
-            let text = format!("`turnpoint restore {}` brings back the rest", plan.target);
+            let text =
+                format!("`turnpoint restore {}` brings back the rest", plan.target.shell_word());
             context.printer.style().complain(Kind::Hint, &text);
         }
     }

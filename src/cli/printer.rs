@@ -143,6 +143,14 @@ pub(crate) fn aside(text: &str) {
     }
 }
 
+/// As [`aside`] for a line of a list; what has no room goes below it, indented deeper than the next one.
+pub(crate) fn aside_item(text: &str) {
+    let room = width_of(&io::stderr()).map_or(usize::MAX, |width| width.saturating_sub(6));
+    for (at, part) in format::wrapped(text, room).iter().enumerate() {
+        aside(&format!("{}{part}", if at == 0 { "  " } else { "      " }));
+    }
+}
+
 fn hold_asides() {
     *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use serde::Serialize;
 use turnpoint::id::{CheckpointId, SessionName};
-use turnpoint::{PruneOutcome, PruneRule};
+use turnpoint::{KeepReason, PruneOutcome, PruneRule};
 
 use crate::cli::arguments::PruneArguments;
 use crate::cli::ask;
@@ -22,6 +22,7 @@ struct PruneDocument {
     dry_run: bool,
     pruned: Vec<IdDocument>,
     kept: u64,
+    kept_because: BTreeMap<&'static str, u64>,
     missing: Vec<IdDocument>,
 }
 
@@ -102,12 +103,16 @@ fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Res
     if context.is_json() {
         let pruned = outcome.pruned.iter().map(IdDocument::from).collect();
         let missing = outcome.missing.iter().map(IdDocument::from).collect();
-        return context.document(&PruneDocument { dry_run, pruned, kept: outcome.kept, missing });
+        let reasons = outcome.kept_by_reason().into_iter();
+        let kept_because = reasons.map(|(reason, count)| (reason.as_str(), count)).collect();
+        let kept = outcome.kept.len() as u64;
+        let document = PruneDocument { dry_run, pruned, kept, kept_because, missing };
+        return context.document(&document);
     }
     if context.is_quiet() && !dry_run {
         return Ok(());
     }
-    let kept = format::counted(outcome.kept, "stays", "stay");
+    let kept = format::counted(outcome.kept.len() as u64, "stays", "stay");
     let count = format::counted(outcome.pruned.len() as u64, "checkpoint", "checkpoints");
     let printer = &mut context.printer;
     if !outcome.missing.is_empty() {
@@ -117,13 +122,41 @@ fn tell(outcome: &PruneOutcome, dry_run: bool, context: &mut Context) -> io::Res
         print_by_session(&outcome.missing, printer)?;
     }
     if outcome.pruned.is_empty() {
-        return printer.prose(&format!("nothing to prune; {kept}"));
+        printer.prose(&format!("nothing to prune; {kept}"))?;
+        return print_reasons(outcome, printer);
     }
     let verb = if dry_run { "would drop" } else { "dropped" };
     printer.prose(&format!("{verb} {count}; {kept}"))?;
     print_by_session(&outcome.pruned, printer)?;
+    print_reasons(outcome, printer)?;
     if !dry_run {
         printer.prose("`turnpoint gc` frees the space of what no other checkpoint needs")?;
+    }
+    Ok(())
+}
+
+/// Why those stay that do, where it is not only the rule.
+fn print_reasons(outcome: &PruneOutcome, printer: &mut Printer) -> io::Result<()> {
+    let reasons = outcome.kept_by_reason();
+    if reasons.keys().all(|reason| *reason == KeepReason::Rule) {
+        return Ok(());
+    }
+    printer.prose("of those that stay")?;
+    for (reason, count) in reasons {
+        let why = match reason {
+            KeepReason::Rule => "by the rule",
+            KeepReason::Safety => "saved by a restore: younger than a day, or by the rule",
+            KeepReason::Pinned => "pinned",
+            KeepReason::Newest => "the newest of a workspace in its session",
+            KeepReason::Needed => "needed by a running operation or an interrupted restore",
+            KeepReason::Run => "the beginning of a run whose work tree is there",
+            KeepReason::Undo => {
+                "saved by an undo: it says that a restore which stays was taken back"
+            }
+            KeepReason::Newer => "made since this was decided",
+            other => other.as_str(),
+        };
+        printer.item(&format!("{} {why}", format::number(count)))?;
     }
     Ok(())
 }

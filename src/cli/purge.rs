@@ -1,12 +1,13 @@
 //! `turnpoint purge`.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
-use turnpoint::path::printable;
+use turnpoint::path::{printable, shell_word};
 use turnpoint::{
     Holder, KeptContent, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath, Removed,
 };
@@ -214,31 +215,21 @@ fn shown(path: &Path) -> String {
 fn command_for(holder: &Holder, is_here: bool) -> String {
     let place = match (is_here, holder.root.is_dir()) {
         (true, _) => String::new(),
-        (false, true) => format!("-C {} ", shell_word(&shown(&holder.root))),
+        (false, true) => format!("-C {} ", shell_word(&holder.root)),
         (false, false) => format!("--workspace {} ", holder.workspace),
     };
-    format!("turnpoint {place}purge {}", shell_word(&literal(&holder.path.to_string())))
+    let path = literal(holder.path.as_bytes());
+    format!("turnpoint {place}purge {}", shell_word(OsStr::from_bytes(&path)))
 }
 
 /// A path that is meant as it is and not as a pattern.
-fn literal(path: &str) -> String {
-    if !path.contains(['*', '?', '[']) {
+fn literal(path: &[u8]) -> Vec<u8> {
+    if !path.iter().any(|byte| b"*?[".contains(byte)) {
         return path.to_owned();
     }
-    let is_special = |character: char| "*?[]{}\\".contains(character);
     let escape =
-        |character: char| is_special(character).then_some('\\').into_iter().chain([character]);
-    path.chars().flat_map(escape).collect()
-}
-
-/// A word as a shell takes it: in quotes where anything in it means something to one.
-fn shell_word(text: &str) -> String {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "_@%+=:,./-".contains(character);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
+        |&byte: &u8| b"*?[]{}\\".contains(&byte).then_some(b'\\').into_iter().chain([byte]);
+    path.iter().flat_map(escape).collect()
 }
 
 fn checkpoints(count: u64) -> String {

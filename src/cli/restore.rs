@@ -224,7 +224,7 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
         (Some(safety), Some(open)) if is_undo => format!(
             "the interrupted undo is ended where it stood; `turnpoint restore {}` brings back the \
              rest; what was there before is {safety}, and `turnpoint redo` brings it back",
-            open.target
+            open.target.shell_word()
         ),
         (Some(safety), _) => format!(
             "the interrupted restore is ended where it stood; what was there before is {safety}, \
@@ -245,14 +245,10 @@ fn is_undo(safety: &CheckpointId, context: &mut Context) -> bool {
 
 fn tell(ended: &EndedRestore, root: &Path, text: &str, context: &mut Context) -> io::Result<()> {
     if context.is_json() {
-        let left = ended.left.iter().map(|skip| ReasonDocument {
-            path: PathDocument::from(&skip.path),
-            reason: skip.reason.as_str().to_owned(),
-        });
         return context.document(&EndedDocument {
             root: RootDocument::from(root),
             safety: ended.safety.as_ref().map(IdDocument::from),
-            left: left.collect(),
+            left: ended.left.iter().map(ReasonDocument::from).collect(),
             remarks: ended.remarks.clone(),
         });
     }

@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use turnpoint::Error;
 use turnpoint::id::WorkspaceId;
 use turnpoint::settings::{Configuration, Settings as Values};
+use turnpoint::{ConfigurationProblem, Error, Place};
 
 use crate::cli::arguments::GlobalArguments;
 use crate::cli::exit::Exit;
@@ -41,7 +41,8 @@ impl Settings {
     pub(crate) fn of_directory(named: Option<PathBuf>, missing: Missing) -> Outcome<Self> {
         let is_named = named.is_some();
         let directory = named.unwrap_or_else(|| PathBuf::from("."));
-        let configuration = Configuration::read(user_file(missing)?.as_deref(), variable)?;
+        let configuration =
+            Configuration::read(user_file(missing)?.as_deref(), variable).map_err(with_way_out)?;
         let values = configuration.settings();
         Ok(Self {
             home: sessions_home(values.home.as_deref())?,
@@ -52,6 +53,26 @@ impl Settings {
             values,
         })
     }
+}
+
+/// Says also how to go without a file of the user's that cannot be obeyed: each command stops at it.
+fn with_way_out(error: Error) -> Error {
+    let Error::Configuration(mut error) = error else { return error };
+    let first = error.problems.first_mut();
+    if let Some(first) = first.filter(|first| matches!(first.place, Place::UserFile { .. })) {
+        add_hint(
+            first,
+            "meanwhile `TURNPOINT_CONFIG= turnpoint COMMAND` goes without that file, which may also say where \
+             the store is",
+        );
+    }
+    error.into()
+}
+
+/// Adds what can be done besides.
+pub(crate) fn add_hint(problem: &mut ConfigurationProblem, more: &str) {
+    problem.hint.push_str(if problem.hint.ends_with('?') { " " } else { "; " });
+    problem.hint.push_str(more);
 }
 
 /// What a settings file means that `TURNPOINT_CONFIG` names and that is not there.

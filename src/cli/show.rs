@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreVerb, Tracked};
-use turnpoint::path::printable;
+use turnpoint::path::{printable, shell_word};
 use turnpoint::{CheckpointSummary, ShownCheckpoint};
 
 use crate::cli::arguments::ShowArguments;
@@ -62,11 +62,13 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         &context.settings.directory,
     )?;
     if let Some(path) = rest.first() {
-        let path = printable(path.as_bytes());
-        let message = format!("nothing is expected after the checkpoint, but there is `{path}`");
+        let shown = printable(path.as_bytes());
+        let message = format!("nothing is expected after the checkpoint, but there is `{shown}`");
+        let path = shell_word(path);
         let named = &checkpoint.words[..checkpoint.words.len() - rest.len()];
-        let mut named: Vec<String> = named.iter().map(|word| printable(word.as_bytes())).collect();
-        let session = checkpoint.session.iter().map(|session| format!("--session {session}"));
+        let mut named: Vec<String> = named.iter().map(shell_word).collect();
+        let session =
+            checkpoint.session.iter().map(|session| format!("--session {}", shell_word(session)));
         let of_session: String = session.clone().map(|session| session + " ").collect();
         named.extend(session);
         named.extend(checkpoint.time.at.map(|at| format!("--at {at}")));
@@ -195,7 +197,7 @@ fn not_held(manifest: &Manifest) -> String {
         return "nothing is left out".to_owned();
     }
     let reasons = capture::omitted(&manifest.counts.omitted);
-    format!("{reasons} (`turnpoint ls {} --omitted` names them)", manifest.id)
+    format!("{reasons} (`turnpoint ls {} --omitted` names them)", manifest.id.shell_word())
 }
 
 fn limits(manifest: &Manifest) -> String {

@@ -132,7 +132,8 @@ fn print(accounts: &Accounts, context: &mut Context) -> io::Result<()> {
     }
     let disk = accounts.disk;
     printer.prose(&format!(
-        "{} on the disk: {} content, {} index, {} manifests, {} of workspaces, {} other",
+        "{} on the disk: {} content, {} index, {} manifests, {} of workspaces, {} other (what gc gives up on \
+         a full disk, locks, log, quarantine)",
         format::size(disk.total_bytes()),
         format::size(disk.content_bytes),
         format::size(disk.index_bytes),

@@ -136,7 +136,7 @@ fn push_last(
     }
     let width = width.unwrap_or(usize::MAX);
     let room = width.saturating_sub(OWN_LINE_INDENT).max(1);
-    let longest = last.split(' ').map(length).max().unwrap_or(0);
+    let longest = format::words(last).iter().map(|word| length(word)).max().unwrap_or(0);
     let is_whole_below = start + longest > width && longest <= room;
     if start + LAST_COLUMN_MIN <= width && !is_whole_below {
         let mut first = Some(line);
@@ -189,6 +189,13 @@ mod tests {
             ["-rw-r--r--  src/short.rs", "-rw-r--r--", "    src/longer-than-the-rest.rs"]
         );
         assert_eq!(table.lines(Some(30))[1], "-rw-r--r--  src/longer-than-the-rest.rs");
+    }
+
+    #[test]
+    fn a_command_goes_below_where_it_is_whole_only_there() {
+        let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+        table.row(vec!["what is not held".into(), "2 (`turnpoint ls --omitted`)".into()]);
+        assert_eq!(table.lines(Some(36)), ["what is not held", "    2 (`turnpoint ls --omitted`)"]);
     }
 
     #[test]

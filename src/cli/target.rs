@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
-use turnpoint::path::{RelPath, printable};
+use turnpoint::path::{RelPath, printable, shell_word};
 use turnpoint::{Error, Spec, Which};
 
 use crate::cli::context::Context;
@@ -52,8 +52,9 @@ pub(crate) fn parse<'a>(
         let is_path = directory.join(&*first).symlink_metadata().is_ok();
         return Err(if is_path {
             failure.hint(format!(
-                "it is a path here, and a checkpoint comes before a path, as in `latest {shown}`; \
-                 `turnpoint list` shows what there is"
+                "it is a path here, and a checkpoint comes before a path, as in `latest {}`; \
+                 `turnpoint list` shows what there is",
+                shell_word(&*first)
             ))
         } else {
             failure

@@ -114,7 +114,7 @@ fn tell_findings(findings: &[Finding], style: Style) {
     for finding in findings.iter().take(most) {
         let file = printable(finding.file.as_os_str().as_bytes());
         let reason = printable(finding.reason.as_bytes());
-        printer::aside(&format!("  {}: {file}: {reason}", finding.kind.as_str()));
+        printer::aside_item(&format!("{}: {file}: {reason}", finding.kind.as_str()));
         let ids: Vec<String> = finding.checkpoints.iter().map(ToString::to_string).collect();
         match (&finding.path, ids.is_empty()) {
             (Some(path), false) => printer::aside(&format!("    {path} in {}", ids.join(", "))),

@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{self, Dir, FileKind, FileStat};
-use crate::doctor::{Condition, Diagnosis, FIX, is_ahead, shell_word};
+use crate::doctor::{Condition, Diagnosis, FIX, is_ahead};
 use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::{OperationId, PackId, RunId, Seq, SessionName, WorkspaceId};
 use crate::layout::Layout;
 use crate::manifest::Mode;
+use crate::path::shell_word;
 use crate::verify::FindingKind;
 
 /// The directories of a store, and what is in them.

@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::disk::{self, Dir, LockKind};
-use crate::doctor::{Condition, Diagnosis, FIX, Parts, shell_word};
+use crate::doctor::{Condition, Diagnosis, FIX, Parts};
 use crate::error::Result;
 use crate::id::{CheckpointId, OperationId, WorkspaceId};
 use crate::index::Index;
 use crate::journal::{self, Journal, JournalPhase};
 use crate::operation::OperationRow;
+use crate::path::shell_word;
 use crate::registration::{Liveness, liveness_of};
 use crate::sessions::Found;
 use crate::workspaces::{Workspace, identity_of};

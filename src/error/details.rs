@@ -1,6 +1,5 @@
 //! What errors and outcomes say of a file or of content.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::clock::Timestamp;
@@ -69,10 +68,10 @@ pub(super) fn sides(
     base: &CheckpointId,
     conflicts: &[MergeConflict],
 ) -> [String; 2] {
-    let root = shell_word(root.as_os_str().as_bytes());
-    let path = conflicts.first().map_or("PATH".to_owned(), |it| shell_word(it.path.as_bytes()));
+    let root = shell_word(root);
+    let path = conflicts.first().map_or("PATH".to_owned(), |it| shell_word(it.path.as_os()));
     let diff = |sides: &str| format!("`turnpoint diff -C {root} {sides} -p -- {path}`");
-    [diff(&format!("{from} {to}")), diff(&base.to_string())]
+    [diff(&format!("{} {}", from.shell_word(), to.shell_word())), diff(&base.shell_word())]
 }
 
 /// Content that a restore needs and the store cannot give.

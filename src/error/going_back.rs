@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::details::sides;
 use super::{ErrorClass, MergeConflict};
 use crate::id::{CheckpointId, SessionName};
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 
 /// Why a workspace cannot go back. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -180,6 +180,7 @@ impl GoingBackError {
     pub(super) fn hint(&self) -> Option<String> {
         let text = match self {
             Self::NoTurn { session, .. } => {
+                let session = shell_word(session.as_str());
                 format!("`turnpoint list --session {session}` shows its checkpoints")
             }
             Self::NothingToRedo { since: Some(since), .. } => format!(
@@ -188,14 +189,15 @@ impl GoingBackError {
             Self::NothingToRedo { since: None, .. } => return None,
             Self::NoPredecessor { checkpoint } => format!(
                 "`turnpoint list --session {}` shows what there is; `turnpoint restore` goes back to one",
-                checkpoint.session
+                shell_word(checkpoint.session.as_str())
             ),
             Self::RevertConflicts { checkpoint, before, workspace, conflicts } => {
                 let [changed, since] =
                     sides(workspace, [before, checkpoint], checkpoint, conflicts);
                 format!(
                     "nothing was written; {changed} shows what it changed, {since} what was done since; \
-                     `turnpoint revert {checkpoint} PATH...` takes back what you name alone"
+                     `turnpoint revert {} PATH...` takes back what you name alone",
+                    checkpoint.shell_word()
                 )
             }
             Self::PlanUnreadable { .. } => {

@@ -1,6 +1,5 @@
 //! Why a run in a work tree of its own cannot be made, found, applied or removed.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::details::sides;
@@ -289,10 +288,10 @@ impl IsolationError {
             }
             Self::Mounted { path } => format!(
                 "git would delete what is in it, which is not of the run: `umount {}`, and try again",
-                shell_word(path.as_os_str().as_bytes())
+                shell_word(path)
             ),
             Self::Locked { path, .. } => {
-                format!("`git worktree unlock {}` takes the lock away", path.display())
+                format!("`git worktree unlock {}` takes the lock away", shell_word(path))
             }
             Self::RefLocked { path, processes } if processes.is_empty() => {
                 let seconds = limits::REF_LOCK_DEAD_AFTER.as_secs();
@@ -329,7 +328,8 @@ impl IsolationError {
             }
             Self::ChangesUnknown { kept: Some(kept), .. } => {
                 format!(
-                    "`turnpoint restore {kept} --into DIR` writes its files into a new directory"
+                    "`turnpoint restore {} --into DIR` writes its files into a new directory",
+                    kept.shell_word()
                 )
             }
             Self::ChangesUnknown { kept: None, .. } => {
@@ -347,7 +347,7 @@ impl IsolationError {
                 format!(
                     "if it was moved, `git worktree repair {}`; else look at what is in it and \
                          remove it yourself",
-                    path.display()
+                    shell_word(path)
                 )
             }
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {

@@ -130,7 +130,7 @@ fn may_go(
         rows.into_iter().filter(|row| row.state == CheckpointState::Live).collect();
     live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
     let mut always = Always::new(protected, now);
-    live.retain(|row| !always.keeps(row));
+    live.retain(|row| always.keeps(row).is_none());
     let with_earlier = |row: CheckpointRow| {
         let earlier = taken_back.get(&row.id).cloned();
         (row, earlier)

@@ -16,7 +16,7 @@ use crate::index::ReadTx;
 use crate::journal;
 use crate::limits;
 use crate::manifest::Trigger;
-use crate::retention::PruneOutcome;
+use crate::retention::{KeepReason, PruneOutcome};
 use crate::runs::Runs;
 use crate::sessions::Found;
 use crate::settings::PruneRule;
@@ -50,27 +50,36 @@ impl<'a> Always<'a> {
         Self { protected, now, seen: HashSet::new() }
     }
 
-    /// Whether this one is such; of a session those with higher numbers have been asked about before.
-    pub(super) fn keeps(&mut self, row: &CheckpointRow) -> bool {
+    /// Why this one stays, if it does; of a session those with higher numbers have been asked about before.
+    pub(super) fn keeps(&mut self, row: &CheckpointRow) -> Option<KeepReason> {
         // A capture builds upon the newest of its workspace, whatever made it.
         let is_newest = self.seen.insert((row.id.session.folded(), row.workspace));
         let is_young_safety =
             row.is_safety() && row.created_at.until(self.now) < limits::SAFETY_KEEP;
-        is_newest || is_young_safety || row.pin.pinned || self.protected.contains(&row.id)
+        let reasons = [
+            (is_young_safety, KeepReason::Safety),
+            (row.pin.pinned, KeepReason::Pinned),
+            (is_newest, KeepReason::Newest),
+            (self.protected.contains(&row.id), KeepReason::Needed),
+        ];
+        reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
     }
 }
 
-/// Computes which checkpoints of a session go. Pure.
+/// A checkpoint, and why it stays; nothing where it goes.
+type Verdict<'a> = (&'a CheckpointRow, Option<KeepReason>);
+
+/// Computes which checkpoints of a session stay by a rule, and which go; in order. Pure.
 ///
 /// Kept: what the rule keeps, pinned or not, safety checkpoints counted apart; and what [`Always`] keeps. Newer
 /// is what has the higher number; that a time lies in the future makes a checkpoint no younger than new.
-fn choose(
-    rows: &[CheckpointRow],
+fn by_rule<'a>(
+    rows: &'a [CheckpointRow],
     rule: PruneRule,
     protected: &HashSet<CheckpointId>,
     now: Timestamp,
     zone: &Zone,
-) -> Vec<CheckpointId> {
+) -> Vec<Verdict<'a>> {
     let mut live: Vec<&CheckpointRow> =
         rows.iter().filter(|row| row.state == CheckpointState::Live).collect();
     live.sort_by_key(|row| std::cmp::Reverse(row.id.seq));
@@ -85,7 +94,7 @@ fn choose(
     let first = plain_numbers.min().filter(|_| rule.keep_first);
     let (mut plain, mut safety) = (0, 0);
     let mut always = Always::new(protected, now);
-    let mut chosen = Vec::new();
+    let mut verdicts = Vec::new();
     for row in live {
         let count = if row.is_safety() { &mut safety } else { &mut plain };
         *count += 1;
@@ -96,34 +105,36 @@ fn choose(
                 is_of_period |= periods.keep(row.created_at);
             }
         }
-        let stays = always.keeps(row)
-            || *count <= keep
-            || is_young
-            || is_of_period
-            || first == Some(row.id.seq);
-        if !stays {
-            chosen.push(row.id.clone());
-        }
+        let is_by_rule = *count <= keep || is_young || is_of_period || first == Some(row.id.seq);
+        let of_rule = if row.is_safety() { KeepReason::Safety } else { KeepReason::Rule };
+        // Asked in any case: it remembers which were the newest.
+        let in_any_case = always.keeps(row);
+        verdicts.push((row, is_by_rule.then_some(of_rule).or(in_any_case)));
     }
-    chosen.reverse();
-    chosen
+    verdicts.reverse();
+    verdicts
 }
 
-/// All live checkpoints but those that `protected` names, and but pinned ones where these stay; in order.
-fn all_but(
-    rows: &[CheckpointRow],
+/// The same where the session is deleted: all go but those that `protected` names, those after `last`, and
+/// pinned ones where these are not to go too. Pure.
+fn by_deletion<'a>(
+    rows: &'a [CheckpointRow],
     with_pinned: bool,
+    last: Option<Seq>,
     protected: &HashSet<CheckpointId>,
-) -> Vec<CheckpointId> {
-    let goes = |row: &&CheckpointRow| {
-        row.state == CheckpointState::Live
-            && (with_pinned || !row.pin.pinned)
-            && !protected.contains(&row.id)
+) -> Vec<Verdict<'a>> {
+    let verdict = |row: &'a CheckpointRow| {
+        let reasons = [
+            (!with_pinned && row.pin.pinned, KeepReason::Pinned),
+            (protected.contains(&row.id), KeepReason::Needed),
+            (last.is_some_and(|last| row.id.seq > last), KeepReason::Newer),
+        ];
+        (row, reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason)))
     };
-    let mut chosen: Vec<CheckpointId> =
-        rows.iter().filter(goes).map(|row| row.id.clone()).collect();
-    chosen.sort_unstable_by_key(|id| id.seq);
-    chosen
+    let live = rows.iter().filter(|row| row.state == CheckpointState::Live);
+    let mut verdicts: Vec<Verdict<'_>> = live.map(verdict).collect();
+    verdicts.sort_unstable_by_key(|(row, _)| row.id.seq);
+    verdicts
 }
 
 /// Leaves those out of `going` that say of one that stays that it was taken back: without them the next undo
@@ -194,39 +205,54 @@ fn plan_in(
     let (mut has_safety, mut of_commands) = (false, HashSet::new());
     for session in sessions {
         let rows = tx.checkpoints_of_session(session)?;
-        let mut chosen = match going {
-            Going::Rule(rule) => choose(&rows, rule, &protected, now, &zone),
+        let verdicts = match going {
+            Going::Rule(rule) => by_rule(&rows, rule, &protected, now, &zone),
             Going::Session { with_pinned, last } => {
-                let mut chosen = all_but(&rows, with_pinned, &protected);
-                chosen.retain(|id| last.is_none_or(|last| id.seq <= last));
-                chosen
+                by_deletion(&rows, with_pinned, last, &protected)
             }
         };
-        if !matches!(going, Going::Session { with_pinned: true, .. }) {
-            chosen.retain(|id| !is_pinned(access, id));
+        let with_pinned = matches!(going, Going::Session { with_pinned: true, .. });
+        for (row, stays) in verdicts {
+            let id = row.id.clone();
+            let is_pinned =
+                || (!with_pinned && is_pinned(access, &id)).then_some(KeepReason::Pinned);
+            if let Some(reason) = stays.or_else(is_pinned) {
+                outcome.kept.push((id, reason));
+                continue;
+            }
+            has_safety |= row.is_safety();
+            if row.trigger == Trigger::EXEC {
+                of_commands.insert(id.clone());
+            }
+            outcome.pruned.push(id);
         }
-        outcome.kept += rows.iter().filter(|row| row.state == CheckpointState::Live).count() as u64;
-        let safety: HashSet<&CheckpointId> =
-            rows.iter().filter(|row| row.is_safety()).map(|row| &row.id).collect();
-        has_safety |= chosen.iter().any(|id| safety.contains(id));
-        let goes: HashSet<&CheckpointId> = chosen.iter().collect();
-        let is_of_command = |row: &CheckpointRow| row.trigger == Trigger::EXEC;
-        let dropped = rows.iter().filter(|row| is_of_command(row) && goes.contains(&row.id));
-        of_commands.extend(dropped.map(|row| row.id.clone()));
-        outcome.pruned.extend(chosen);
     }
     // A session that is deleted goes as a whole. Else few prunes concern a safety checkpoint, and only
     // these look at all rows.
     if has_safety && matches!(going, Going::Rule(_)) {
-        leave_links(&mut outcome.pruned, &tx.taken_back()?);
+        let mut going = outcome.pruned.clone();
+        leave_links(&mut going, &tx.taken_back()?);
+        let going: HashSet<CheckpointId> = going.into_iter().collect();
+        spare(&mut outcome, KeepReason::Undo, |id| !going.contains(id));
     }
     // Nor does the end of each turn look at all runs.
     if !of_commands.is_empty() && matches!(going, Going::Rule(_)) {
         let begun = Runs::new(&access.layout).beginnings()?.unwrap_or(of_commands);
-        outcome.pruned.retain(|id| !begun.contains(id));
+        spare(&mut outcome, KeepReason::Run, |id| begun.contains(id));
     }
-    outcome.kept -= outcome.pruned.len() as u64;
     Ok(outcome)
+}
+
+/// Some of those that were to go stay after all.
+fn spare(
+    outcome: &mut PruneOutcome,
+    reason: KeepReason,
+    is_spared: impl Fn(&CheckpointId) -> bool,
+) {
+    let (spared, pruned) = outcome.pruned.drain(..).partition(is_spared);
+    outcome.pruned = pruned;
+    let spared: Vec<CheckpointId> = spared;
+    outcome.kept.extend(spared.into_iter().map(|id| (id, reason)));
 }
 
 /// Drops checkpoints. A base or target that an operation came to rely on after the plan stays.
@@ -400,9 +426,11 @@ mod tests {
         let rows: Vec<CheckpointRow> =
             (0..).zip(times_ns).map(|(seq, &at)| row(seq, at, Trigger::MANUAL)).collect();
         let now = Timestamp::from_ns(now_ns);
-        let gone = choose(&rows, rule, &HashSet::new(), now, &Zone::utc());
-        let all = rows.iter().map(|row| &row.id);
-        all.filter(|id| !gone.contains(id)).map(|id| id.seq.get()).collect()
+        let protected = HashSet::new();
+        let verdicts = by_rule(&rows, rule, &protected, now, &Zone::utc());
+        assert_eq!(verdicts.len(), rows.len());
+        let stay = verdicts.iter().filter(|(_, stays)| stays.is_some());
+        stay.map(|(row, _)| row.id.seq.get()).collect()
     }
 
     const NONE: PruneRule = PruneRule {
@@ -451,10 +479,48 @@ mod tests {
         ];
         let rule = PruneRule { keep_daily: 2, ..NONE };
         let now = Timestamp::from_ns(5 * DAY);
-        let gone = choose(&rows, rule, &HashSet::new(), now, &Zone::utc());
-        assert_eq!(gone, [rows[1].id.clone()]);
+        let reasons = |verdicts: Vec<Verdict<'_>>| -> Vec<Option<KeepReason>> {
+            verdicts.into_iter().map(|(_, stays)| stays).collect()
+        };
+        let by_rule = |protected: &HashSet<CheckpointId>| {
+            reasons(by_rule(&rows, rule, protected, now, &Zone::utc()))
+        };
+        let (kept, needed) = (Some(KeepReason::Rule), Some(KeepReason::Needed));
+        assert_eq!(by_rule(&HashSet::new()), [kept, None, kept]);
         let protected = HashSet::from([rows[1].id.clone()]);
-        assert_eq!(choose(&rows, rule, &protected, now, &Zone::utc()), []);
-        assert_eq!(all_but(&rows, true, &protected), [rows[0].id.clone(), rows[2].id.clone()]);
+        assert_eq!(by_rule(&protected), [kept, needed, kept]);
+        let newer = Some(KeepReason::Newer);
+        assert_eq!(reasons(by_deletion(&rows, true, None, &protected)), [None, needed, None]);
+        let last = Seq::new(0);
+        assert_eq!(reasons(by_deletion(&rows, true, last, &protected)), [None, needed, newer]);
+    }
+
+    #[test]
+    fn each_that_stays_has_the_first_of_its_reasons() {
+        let pinned = |seq, trigger| {
+            let pin = PinFile { pinned: true, ..PinFile::default() };
+            CheckpointRow { pin, ..row(seq, 0, trigger) }
+        };
+        let of_other = |seq| {
+            let workspace = WorkspaceId::from_bytes([2; 16]);
+            CheckpointRow { workspace, ..row(seq, 0, Trigger::MANUAL) }
+        };
+        let rows = [
+            row(0, 0, Trigger::MANUAL),
+            pinned(1, Trigger::MANUAL),
+            of_other(2),
+            pinned(3, Trigger::PRE_RESTORE),
+            row(4, 5 * DAY - MINUTE, Trigger::PRE_RESTORE),
+            row(5, 0, Trigger::PRE_RESTORE),
+            pinned(6, Trigger::MANUAL),
+        ];
+        let rule = PruneRule { keep: 1, ..NONE };
+        let protected = HashSet::new();
+        let verdicts = by_rule(&rows, rule, &protected, Timestamp::from_ns(5 * DAY), &Zone::utc());
+        let reasons: Vec<_> = verdicts.into_iter().map(|(_, stays)| stays).collect();
+        let [rule, safety, pinned, newest] =
+            [KeepReason::Rule, KeepReason::Safety, KeepReason::Pinned, KeepReason::Newest]
+                .map(Some);
+        assert_eq!(reasons, [None, pinned, newest, pinned, safety, safety, rule]);
     }
 }

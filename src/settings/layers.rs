@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigurationProblem, Place, Position};
+use crate::limits;
+use crate::path::shell_word;
 use crate::settings::edit;
 use crate::settings::text::{self, Said};
 use crate::settings::value::Value;
@@ -153,6 +155,10 @@ impl Configuration {
         let (old, old_problems) = self.taking(file, path, bytes);
         // What is no text is a problem of the file, and nothing of it could be written back as it is.
         let Ok(old_text) = std::str::from_utf8(bytes) else { return Err(old_problems) };
+        let (mark, old_text) = match old_text.strip_prefix(text::BYTE_ORDER_MARK) {
+            Some(rest) => (text::BYTE_ORDER_MARK, rest),
+            None => ("", old_text),
+        };
         let edited = match text {
             None => edit::without(old_text, setting.name),
             Some(text) => {
@@ -166,17 +172,30 @@ impl Configuration {
                     SettingsFile::Workspace(_) => self.objection(setting, &value),
                 };
                 if let Some(objection) = objection {
-                    return Err(problem(objection, who_may_say(setting)));
+                    let hint = format!(
+                        "that file comes with the files of others, and may only make less be captured; \
+                         `turnpoint config set {} {}` says it in the user's",
+                        setting.name,
+                        shell_word(text)
+                    );
+                    return Err(problem(objection, hint));
                 }
                 edit::with(old_text, setting.name, &written).map(Some)
             }
         };
         let new_text = match edited {
-            Ok(Some(text)) => text,
-            Ok(None) => old_text.to_owned(),
+            Ok(Some(text)) => mark.to_owned() + &text,
+            Ok(None) => mark.to_owned() + old_text,
             Err(_) if !old_problems.is_empty() => return Err(old_problems),
             Err(reason) => return Err(problem(reason, MEND.to_owned())),
         };
+        let most = limits::CONFIGURATION_BYTES_MAX;
+        if new_text.len() as u64 > most {
+            let reason =
+                format!("it would be {} bytes long, and is read up to {most}", new_text.len());
+            let hint = "take something out of it".to_owned();
+            return Err(vec![ConfigurationProblem { place: place(), reason, hint }]);
+        }
         // One that would still not be obeyed is not written. Places are those of the present file.
         let (new, problems) = self.taking(file, path, new_text.as_bytes());
         if !problems.is_empty() {

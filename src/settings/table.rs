@@ -33,7 +33,7 @@ pub struct Setting {
     pub default: fn() -> Value,
     /// What the file of a workspace may do with it.
     pub in_workspace: InWorkspace,
-    /// What it is for, in one sentence.
+    /// What it is for, in a sentence or two that need no other.
     pub about: &'static str,
     /// Puts a value of its kind in its place.
     pub(super) set: fn(&mut Settings, &Value),
@@ -87,7 +87,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Session,
         default: || Value::Unset,
         in_workspace: InWorkspace::Refused,
-        about: "The session that is meant where a command names none: the one that a capture goes to, and the one of a number or `latest` alone; see [which session](cli.md#which-session). Without it a capture goes to that of the workspace.",
+        about: "The session that is meant where a command names none: the one that a capture goes to, and the one of a number or `latest` alone. Without it a capture goes to that of the workspace.",
         set: |settings, value| settings.session = text(value),
     },
     Setting {
@@ -177,7 +177,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Paths,
         default: || Value::List(Vec::new()),
         in_workspace: InWorkspace::Refused,
-        about: "What git ignores, and such a run gets a symlink to: it is the same thing for both.",
+        about: "What git ignores, and a run in a work tree of its own gets a symlink to: it is the same thing for both.",
         set: |settings, value| settings.extras.linked = paths(value),
     },
     Setting {
@@ -193,7 +193,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::TimeOrNone(Duration::from_mins(1), Duration::from_hours(24 * 36_500)),
         default: || Value::Unset,
         in_workspace: InWorkspace::Refused,
-        about: "Those that are no older stay too.",
+        about: "Checkpoints that are no older than that stay too.",
         set: |settings, value| settings.upkeep.rule.keep_within = time(value).unwrap_or_default(),
     },
     Setting {
@@ -201,7 +201,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, 1_000_000),
         default: || Value::Count(0),
         in_workspace: InWorkspace::Refused,
-        about: "The newest of each of the last so many hours that have one stays too.",
+        about: "The newest checkpoint of each of the last so many hours that have one stays too.",
         set: |settings, value| set_count(&mut settings.upkeep.rule.keep_hourly, value),
     },
     Setting {
@@ -209,7 +209,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, 1_000_000),
         default: || Value::Count(0),
         in_workspace: InWorkspace::Refused,
-        about: "The same of days.",
+        about: "The newest checkpoint of each of the last so many days that have one stays too.",
         set: |settings, value| set_count(&mut settings.upkeep.rule.keep_daily, value),
     },
     Setting {
@@ -217,7 +217,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, 1_000_000),
         default: || Value::Count(0),
         in_workspace: InWorkspace::Refused,
-        about: "The same of weeks, which begin on Monday.",
+        about: "The newest checkpoint of each of the last so many weeks that have one stays too; they begin on Monday.",
         set: |settings, value| set_count(&mut settings.upkeep.rule.keep_weekly, value),
     },
     Setting {
@@ -233,7 +233,7 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: || Value::Switch(true),
         in_workspace: InWorkspace::Refused,
-        about: "Whether each capture drops the other checkpoints of its session; `gc` and `prune` do in any case.",
+        about: "Whether each capture drops those of its session that no rule keeps; `gc` and `prune` do in any case.",
         set: |settings, value| settings.upkeep.prunes = is_on(value),
     },
     Setting {

@@ -8,6 +8,9 @@ use crate::error::Position;
 use crate::settings::Setting;
 use crate::settings::value::Written;
 
+/// What editors of Windows put before a text.
+pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// What a text says: names with values, and where each value stands.
 pub(super) type Said = Vec<(String, Written, Position)>;
 
@@ -19,8 +22,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Said, (String, Option<Position>)> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let at = position(&String::from_utf8_lossy(valid), error.valid_up_to());
-        ("it is not UTF-8".to_owned(), Some(at))
+        let is_utf_16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+        let reason = if is_utf_16 { "it is UTF-16, not UTF-8" } else { "it is not UTF-8" };
+        (reason.to_owned(), Some(at))
     })?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let table = DeTable::parse(text).map_err(|error| complaint(&error, text))?;
     let mut said = Vec::new();
     take(table.get_ref(), "", text, &mut said);

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::disk::{self, LockKind};
-use crate::doctor::{self, Condition, Diagnosis, FIX, shell_word};
+use crate::doctor::{self, Condition, Diagnosis, FIX};
 use crate::error::{Error, Result};
 use crate::index;
 use crate::layout::Layout;
 use crate::monitor::Monitor;
 use crate::operation::Host;
+use crate::path::shell_word;
 use crate::retention;
 use crate::store::{InPlace, Reading, Store, holds_checkpoints};
 use crate::verify::{self, Finding, FindingKind, VerifyOptions, VerifyReport};
@@ -194,8 +195,8 @@ fn diagnosis(layout: &Layout, known: &[Workspace], finding: &Finding) -> Diagnos
             "put it back from a backup, or give the checkpoint up: `turnpoint quarantine {file}`"
         ),
         FindingKind::ManifestMissing => {
-            let session = finding.checkpoints.first().map(|id| id.session.to_string());
-            let session = shell_word(session.unwrap_or_default().as_ref());
+            let session = finding.checkpoints.first().map(|id| id.session.as_str());
+            let session = shell_word(session.unwrap_or_default());
             format!(
                 "put it back from a backup, or give the checkpoint up: `turnpoint prune --session \
                  {session}`"
@@ -204,7 +205,7 @@ fn diagnosis(layout: &Layout, known: &[Workspace], finding: &Finding) -> Diagnos
         FindingKind::PageDamaged => match finding.checkpoints.first() {
             Some(id) => format!(
                 "{heals}; `turnpoint quarantine {}/{}.json` gives a checkpoint up",
-                shell_word(id.session.as_str().as_ref()),
+                shell_word(id.session.as_str()),
                 id.seq
             ),
             None => heals.to_owned(),

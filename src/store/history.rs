@@ -22,6 +22,7 @@ use crate::path::RelPath;
 use crate::sessions::{Found, with_source};
 use crate::store::spec::{Spec, Which};
 use crate::store::{Reading, Store, open_root, session_name};
+use crate::workspaces::is_default_session;
 
 /// Which checkpoints to list.
 #[derive(Debug, Clone, Default)]
@@ -134,6 +135,9 @@ pub struct SessionSummary {
     pub roots: Vec<PathBuf>,
     /// How many manifests cannot be understood.
     pub unreadable: u64,
+    /// Whether nobody gave it its name and nothing is captured into it any more: it is the one to which the
+    /// checkpoints of one workspace go by themselves, and no directory is where that was.
+    pub is_left_behind: bool,
 }
 
 /// A checkpoint with all that its manifest says.
@@ -584,6 +588,7 @@ fn unknown_label(checkpoints: &[&CheckpointSummary], label: &str) -> Error {
 }
 
 fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
+    let mut is_by_itself = true;
     let mut summary = SessionSummary {
         name,
         checkpoints: 0,
@@ -592,6 +597,7 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
         latest: None,
         roots: Vec::new(),
         unreadable: 0,
+        is_left_behind: false,
     };
     let mut roots: BTreeSet<PathBuf> = BTreeSet::new();
     for item in items {
@@ -599,6 +605,7 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
             ListItem::Unreadable { .. } => summary.unreadable += 1,
             ListItem::Legacy(_) => {}
             ListItem::Checkpoint(checkpoint) => {
+                is_by_itself &= is_default_session(&checkpoint.id.session, checkpoint.workspace);
                 if checkpoint.trigger == "pre-restore" {
                     summary.safety_checkpoints += 1;
                 } else {
@@ -613,6 +620,12 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
         }
     }
     summary.roots = roots.into_iter().collect();
+    // One that cannot be looked for may be there.
+    let is_gone = |root: &PathBuf| disk::is_directory(root).is_ok_and(|is_there| !is_there);
+    summary.is_left_behind = is_by_itself
+        && summary.unreadable == 0
+        && !summary.roots.is_empty()
+        && summary.roots.iter().all(is_gone);
     summary
 }
 

@@ -109,7 +109,7 @@ fn sparse(now: &[Present], path: &RelPath) -> Option<String> {
     }
     // Folders are what most sparse checkouts are made of.
     let above = path.parent().filter(|above| !above.is_root());
-    let what = shell_word(above.as_ref().unwrap_or(path).as_bytes());
+    let what = shell_word(above.as_ref().unwrap_or(path).as_os());
     Some(format!(
         "a sparse checkout leaves it out here; `git sparse-checkout add {what}` brings it"
     ))

@@ -221,22 +221,24 @@ fn what_could_mislead_is_told() {
 fn a_signal_ends_it_and_leaves_nothing() {
     let program = program(&["g0", "b1"]);
     let pid = program.root().join("pid");
-    // It does not listen to the first signal, and the second one is sent at once.
-    let command =
-        format!("echo $$ > {}; trap '' INT TERM; echo ready; exec sleep 60", pid.display());
+    // It goes on at the first signal, and says that it was told.
+    let command = format!(
+        "echo $$ > {}; trap '' INT; trap 'echo told' TERM; echo ready; \
+         while :; do sleep 60 & wait $!; done",
+        pid.display()
+    );
     let arguments = ["bisect", "s", "0", "1", "--", "sh", "-c", &command];
     let mut bisect = program.command(arguments);
     let bisect = bisect.env("TMPDIR", scratch(&program)).stdout(Stdio::piped());
     let mut child = bisect.stderr(Stdio::null()).spawn().unwrap();
-    let mut ready = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    let kill = |signal: &str| {
-        let id = child.id().to_string();
-        assert!(run(program.other("kill").args([signal, &id])).code == 0);
-    };
-    kill("-INT");
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    kill("-INT");
+    let id = child.id().to_string();
+    let mut said = child.stdout.take().unwrap();
+    for expected in ["ready\n", "told\n"] {
+        let mut line = vec![0; expected.len()];
+        said.read_exact(&mut line).unwrap();
+        assert_eq!(line, expected.as_bytes());
+        assert!(run(program.other("kill").args(["-INT", &id])).code == 0);
+    }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(scratch(&program)).unwrap().count(), 0);
     let sleeper = fs::read_to_string(&pid).unwrap();
@@ -278,8 +280,9 @@ fn on_a_terminal_nothing_is_left_of_a_command_that_is_stopped() {
         pid.display()
     );
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/prompt.py");
-    let twice = "sh -c \"$INNER\" & until [ -s \"$PID\" ]; do sleep .05; done; \
-                 kill -TERM $PPID; sleep .2; kill -TERM $PPID; wait";
+    // It is told to end before the second signal is sent.
+    let twice = "trap told=1 TERM; sh -c \"$INNER\" & until [ -s \"$PID\" ]; do sleep .05; done; \
+                 kill -TERM $PPID; until [ \"$told\" ]; do sleep .05; done; kill -TERM $PPID; wait";
     for (talk, command) in [(r#"[["ready", "\u0003"]]"#, "sh -c \"$INNER\" & wait"), ("[]", twice)]
     {
         let mut bisect = program.other("python3");

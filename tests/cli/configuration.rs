@@ -627,3 +627,112 @@ fn the_example_in_the_help_is_a_file_of_settings() {
     let patterns = program.run(["config", "get", "capture.exclude"]).ok().stdout;
     assert_eq!(patterns, "build/\n*.iso\n");
 }
+
+#[test]
+fn what_each_setting_is_for_is_told() {
+    let program = program();
+    configure(&program, "[capture]\nfile_limit = \"32MiB\"\n");
+    let long = program.run(["config", "list", "--long", "capture"]).ok().stdout;
+    let expected = format!(
+        "capture.file_limit = 32MiB\n  The content of a larger file is not held.\n  value: a size from \
+         \"1KiB\" to \"1TiB\"; the file of a workspace may lower it\n  from: {}:2:14; the default is 8MiB\n\n\
+         capture.total_limit = none\n",
+        user_file(&program).display()
+    );
+    assert!(long.starts_with(&expected), "{long}");
+    assert_eq!(long.matches(" = ").count(), 6, "those of one section: {long}");
+    let all = program.run(["config", "list", "--json"]).ok().json();
+    for setting in all["settings"].as_array().unwrap() {
+        let about = setting["about"].as_str().unwrap();
+        assert!(about.ends_with('.') && !about.contains("]("), "{setting}");
+    }
+    let one = program.run(["config", "list", "retention.keep", "--json"]).ok().json();
+    assert_eq!(one["settings"].as_array().unwrap().len(), 1);
+    let none = program.run(["config", "list", "retention.kep"]).exits(2).stderr;
+    assert!(none.contains("did you mean `retention.keep`?"), "{none}");
+}
+
+#[test]
+fn what_a_workspace_may_not_say_is_said_elsewhere_with_one_command() {
+    let program = program();
+    for (value, arguments) in [
+        ("50", &["retention.keep", "50"][..]),
+        ("!dist/", &["capture.exclude", r#"["!dist/"]"#]),
+        ("less -R", &["pager", "less -R"]),
+    ] {
+        let refused = program.run([&["config", "set", "--local"], arguments].concat()).exits(2);
+        let told = refused.stderr;
+        assert!(
+            told.contains("comes with the files of others, and may only make less be"),
+            "{told}"
+        );
+        let command =
+            told.split('`').find(|part| part.starts_with("turnpoint config set")).unwrap();
+        let command = command.replacen("turnpoint", env!("CARGO_BIN_EXE_turnpoint"), 1);
+        run(program.other("sh").args(["-c", &command])).ok();
+        let counts = program.run(["config", "get", arguments[0]]).ok().stdout;
+        assert_eq!(counts, format!("{value}\n"));
+    }
+    assert!(!workspace_file(&program).exists());
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_setting_and_stays() {
+    let program = program();
+    configure(&program, "\u{feff}color = \"never\"\r\npager = \"less\"\r\n");
+    let origin = program.run(["config", "list", "--origin", "color"]).ok().stdout;
+    assert!(origin.contains("config.toml:1:9"), "as editors count: {origin}");
+    let text = || fs::read_to_string(user_file(&program)).unwrap();
+    program.run(["config", "set", "pager", "more"]).ok();
+    assert_eq!(text(), "\u{feff}color = \"never\"\r\npager = \"more\"\r\n");
+    program.run(["config", "set", "color", "auto"]).ok();
+    assert_eq!(text(), "\u{feff}color = \"auto\"\r\npager = \"more\"\r\n");
+    program.run(["config", "unset", "color"]).ok();
+    assert_eq!(text(), "\u{feff}pager = \"more\"\r\n");
+    let wide: Vec<u8> =
+        "\u{feff}color = \"never\"\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(user_file(&program), wide).unwrap();
+    let told = program.run(["list"]).exits(2).stderr;
+    assert!(told.contains(":1:1: it is UTF-16, not UTF-8"), "{told}");
+}
+
+#[test]
+fn a_file_is_not_made_longer_than_it_is_read() {
+    let program = program();
+    // As long as may be, to the byte.
+    let text = format!("color = \"auto\" #{}\n", "x".repeat(64 * 1024 - 17));
+    assert_eq!(text.len(), 64 * 1024);
+    configure(&program, &text);
+    let refused = program.run(["config", "set", "color", "never"]).exits(2).stderr;
+    let expected = format!(
+        "error: {}: it would be 65537 bytes long, and is read up to 65536\n\nhint: take something out of it\n",
+        user_file(&program).display()
+    );
+    assert_eq!(refused, expected);
+    assert_eq!(fs::read_to_string(user_file(&program)).unwrap(), text);
+    program.run(["config", "unset", "color"]).ok();
+    assert_eq!(fs::read_to_string(user_file(&program)).unwrap(), "");
+}
+
+#[test]
+fn beside_a_broken_file_it_is_told_what_works() {
+    let program = program();
+    program.run(["capture", "--session", "s"]).ok();
+    fs::write(workspace_file(&program), "broken").unwrap();
+    let way_out = "hint: until it is mended `restore` and `undo` refuse; `turnpoint restore CHECKPOINT \
+                   .turnpoint.toml` brings an earlier one back; `cat` and `restore --into DIR` work";
+    for arguments in [&["capture"][..], &["exec", "--session", "s", "--", "true"]] {
+        let told = program.run(arguments).stderr;
+        assert_eq!(told.matches(way_out).count(), 1, "{told}");
+    }
+    configure(&program, "color = 3\n");
+    let told = program.run(["list"]).exits(2).stderr;
+    let way_out = "; meanwhile `TURNPOINT_CONFIG= turnpoint COMMAND` goes without that file";
+    assert!(told.contains(way_out), "{told}");
+    with(&program, "TURNPOINT_CONFIG", "", &["list"]).ok();
+    let told = with(&program, "TURNPOINT_COLOR", "3", &["list"]).exits(2).stderr;
+    assert!(told.contains(way_out), "the file is named first: {told}");
+    configure(&program, "");
+    let told = with(&program, "TURNPOINT_COLOR", "3", &["list"]).exits(2).stderr;
+    assert!(!told.contains(way_out), "{told}");
+}

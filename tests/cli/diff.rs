@@ -332,6 +332,14 @@ fn each_form_says_the_same() {
     {
         assert_eq!(program.run(["diff"].iter().chain(words)).ok().stdout, summary, "{words:?}");
     }
+    // Where none is named it is the newest, against the disk.
+    let newest = program.run(["diff", "latest"]).ok().stdout;
+    assert_eq!(program.run(["diff"]).ok().stdout, newest);
+    assert!(newest.contains("s:1"), "{newest}");
+    let below = program.run(["diff", "--json", "--", "src"]).ok().json();
+    assert_eq!(below["before"]["seq"], 1);
+    let of_session = program.run(["diff", "--session", "none"]).exits(2).stderr;
+    assert!(of_session.contains("there is no session `none`"), "{of_session}");
     // Of the workspace, whatever session it is in, on either side.
     program.run(["capture", "--session", "other", "-q"]).ok();
     let compared =

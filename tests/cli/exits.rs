@@ -40,7 +40,7 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["show", "nonsense"], "error: `nonsense` names no checkpoint\n"),
         (&["show", "s", "0", "extra"], "nothing is expected after the checkpoint"),
         (&["restore"], "error: no checkpoint is named\n"),
-        (&["diff"], "`latest` is the newest, and `turnpoint list` shows what there is"),
+        (&["cat"], "`latest` is the newest, and `turnpoint list` shows what there is"),
         (&["export"], "`latest` is the newest"),
         (&["label"], "hint: as in `turnpoint label latest 'before the refactor'`"),
         (&["restore", "s", "0", "../outside", "--yes"], "it lies outside of"),
@@ -561,7 +561,7 @@ fn a_label_names_the_newest_checkpoint_that_has_it() {
     program.run(["label", "s:2", "after"]).ok();
     assert_eq!(content(&["@before: it"]), "two");
     let unknown = program.run(["cat", "@nothing", "a.txt"]).exits(2);
-    assert!(unknown.stderr.contains("these exist: after, before: it"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("these exist: @after, '@before: it'"), "{}", unknown.stderr);
     // A directory whose name begins so is a path.
     build(&program.workspace(), [("@types/x.ts", file("x"))]);
     program.run(["capture", "--session", "s"]).ok();

@@ -119,7 +119,9 @@ fn a_plan_lists_every_path_by_what_happens_to_it() {
     assert_eq!(paths("mode"), ["run.sh"]);
     assert_eq!(plan["skip"], json!([{ "path": ".env", "reason": "secret" }]));
     assert_eq!(plan["overwrite"][0], json!({ "path": "a.txt", "kind": "file" }));
-    let kind = json!({ "path": "kind", "kind_from": "dir", "kind_to": "file" });
+    let kind = json!({
+        "path": "kind", "kind_from": "dir", "kind_to": "file", "mode_from": "0755", "mode_to": "0644"
+    });
     assert_eq!(plan["overwrite"][1], kind);
     let mode = &plan["mode"][0];
     assert_eq!((&mode["mode_from"], &mode["mode_to"]), (&json!("0755"), &json!("0644")));

@@ -117,3 +117,43 @@ fn a_list_is_paged_from_its_end_where_it_is_longer_than_the_screen() {
     let shown = paged(&program, "80", &[&list[..], &["--no-pager"]].concat()).exits(4).stdout;
     assert!(!shown.contains("> ") && shown.contains("[unreadable]"), "{shown}");
 }
+
+#[test]
+fn sessions_that_nobody_named_of_directories_that_are_gone_are_counted() {
+    let program = program();
+    let elsewhere = program.root().join("elsewhere");
+    for (directory, session) in [("gone", None), ("gone", Some("named")), ("there", None)] {
+        build(&elsewhere.join(directory), [("a.txt", file("a"))]);
+        let place = elsewhere.join(directory);
+        let mut capture = program.command(["-C", place.to_str().unwrap(), "capture", "-q"]);
+        run(capture.args(session.iter().flat_map(|name| ["--session", name]))).ok();
+    }
+    let sessions = ["list", "--sessions"];
+    let before = program.run(sessions).ok();
+    assert_eq!((before.stdout.lines().count(), before.stderr.as_str()), (1 + 5, ""));
+    fs::remove_dir_all(elsewhere.join("gone")).unwrap();
+    let document = program.run(["list", "--sessions", "--json"]).ok().json();
+    assert_eq!(document["sessions"].as_array().unwrap().len(), 5);
+    assert_eq!(document.get("notices"), None);
+    let left = program.run(sessions).ok();
+    let names = |stdout: &str| -> Vec<String> {
+        let named = stdout.lines().skip(1).filter_map(|line| line.split_whitespace().rev().nth(1));
+        named.map(|name| name.split('-').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&left.stdout), ["t", "s", "named", "there"]);
+    assert_eq!(
+        left.stderr,
+        "note: 1 session is left out, which nobody named, of directories that are gone; `turnpoint \
+         list --sessions --all` shows all\n"
+    );
+    let newest = program.run(["list", "--sessions", "-n", "3"]).ok();
+    assert_eq!(names(&newest.stdout), ["s", "named", "there"]);
+    let all = program.run(["list", "--sessions", "--all"]).ok();
+    assert_eq!(names(&all.stdout), ["t", "s", "gone", "named", "there"]);
+    assert_eq!(all.stderr, "");
+    // What cannot be read is always told.
+    let gone = names(&all.stdout).iter().position(|name| name == "gone").unwrap();
+    let session = document["sessions"][gone]["session"].as_str().unwrap();
+    fs::write(program.store().join(session).join("0.json"), "damaged").unwrap();
+    assert!(program.run(sessions).exits(4).stdout.contains("[1 unreadable]"));
+}

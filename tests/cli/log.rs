@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -222,4 +223,28 @@ fn names_cannot_act_on_a_terminal_and_readers_may_stop() {
     }
     let mut exact = program.command([OsStr::new("find"), OsStr::from_bytes(name)]);
     assert!(run(&mut exact).ok().stdout.contains("s:6"));
+}
+
+#[test]
+fn the_log_is_paged_from_its_end_where_its_lines_are_more_than_the_screen() {
+    let program = program();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let paged = |arguments: &[&str]| {
+        let mut command = program.other("python3");
+        command.arg(&script).args(["80", "", "", "", env!("CARGO_BIN_EXE_turnpoint"), "log"]);
+        command.args(arguments).args(["--color", "never"]).env("TERM", "xterm");
+        run(command.env("TURNPOINT_PAGER", "echo $LESS; sed 's/^/> /'")).ok().stdout
+    };
+    build(&program.workspace(), [("a.txt", file("a"))]);
+    capture(&program);
+    assert!(!paged(&["."]).contains("> "), "a line fits");
+    // One checkpoint may have many lines.
+    for number in 0..60 {
+        fs::write(program.workspace().join(format!("{number}.txt")), "x").unwrap();
+    }
+    capture(&program);
+    let shown = paged(&["."]);
+    assert!(shown.starts_with("FRX+G\n> session s\n"), "{shown}");
+    assert!(!paged(&["a.txt"]).contains("> "));
+    assert!(!paged(&[".", "--no-pager"]).contains("> "));
 }

@@ -109,6 +109,8 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
         assert!(line.chars().count() < 40, "{narrow}");
     }
     assert!(narrow.contains('…'), "{narrow}");
+    // What can be pressed is not cut.
+    assert_eq!(narrow.lines().nth(1).unwrap().trim_end(), "Enter: plan, Esc: leave, type: filter");
 }
 
 /// Turns of `s`, the last of which has no end.

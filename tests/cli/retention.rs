@@ -232,3 +232,36 @@ fn a_revert_says_how_many_turns_it_takes_back_as_one() {
     assert!(run.stderr.contains(&expected), "{}", run.stderr);
     assert_eq!(fs::read(program.workspace().join("a.txt")).unwrap(), b"0");
 }
+
+#[test]
+fn why_those_stay_that_do_is_counted() {
+    let program = captured();
+    program.run(["pin", "s:4"]).ok();
+    build(&program.root().join("other"), [("a.txt", file("of another workspace"))]);
+    program.run(["-C", "../other", "capture", "--session", "s"]).ok();
+    for _ in 0..2 {
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    fs::write(program.workspace().join("a.txt"), "before a restore").unwrap();
+    program.run(["restore", "s:2", "--session", "s", "--yes"]).ok();
+    let rule = ["prune", "--keep", "2", "--session", "s", "--dry-run"];
+    let planned = program.run([&rule[..], &["--json"]].concat()).ok().json();
+    let because = serde_json::json!({ "rule": 2, "safety": 1, "pinned": 1, "newest": 1 });
+    assert_eq!((&planned["kept"], &planned["kept_because"]), (&5.into(), &because), "{planned}");
+    let told = program.run(rule).ok().stdout;
+    let (_, reasons) = told.split_once("of those that stay\n").unwrap();
+    assert_eq!(
+        reasons,
+        "  2 by the rule\n  1 saved by a restore: younger than a day, or by the rule\n  1 pinned\n  \
+         1 the newest of a workspace in its session\n"
+    );
+    let deletion = ["prune", "--session", "s", "--delete", "--dry-run"];
+    let planned = program.run([&deletion[..], &["--json"]].concat()).ok().json();
+    assert_eq!(planned["kept_because"], serde_json::json!({ "pinned": 1 }));
+    // Where it is the rule alone there is nothing to explain.
+    let all = program.run(["prune", "--dry-run", "--session", "s"]).ok().stdout;
+    assert!(all.starts_with("nothing to prune; 16 stay\nof those that stay\n  15 by"), "{all}");
+    program.run(["capture", "--session", "t"]).ok();
+    let of_rule = program.run(["prune", "--dry-run", "--session", "t"]).ok().stdout;
+    assert_eq!(of_rule, "nothing to prune; 1 stays\n");
+}

@@ -1,6 +1,7 @@
 //! Which session is meant where a command names none.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
@@ -122,4 +123,68 @@ fn a_directory_that_is_named_within_a_workspace_says_that_it_is_another_one() {
     }
     let ran = program.run(["-C", "lib", "exec", "--", "true"]).ok().stderr;
     assert!(ran.contains("-C makes"), "{ran}");
+}
+
+/// The commands between backticks of a text that name something.
+fn commands(text: &str) -> Vec<&str> {
+    let parts = text.split('`').skip(1).step_by(2);
+    parts.filter(|part| part.starts_with("turnpoint ") && part.contains('\'')).collect()
+}
+
+/// Runs each as a shell does, in the workspace.
+fn paste(program: &Program, text: &str, codes: &[(&str, i32)]) {
+    let bin = program.root().join("bin");
+    if !bin.exists() {
+        fs::create_dir(&bin).unwrap();
+        symlink(env!("CARGO_BIN_EXE_turnpoint"), bin.join("turnpoint")).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let found = commands(text);
+    let verbs: Vec<&str> = found.iter().filter_map(|it| it.split(' ').nth(1)).collect();
+    assert_eq!(verbs, codes.iter().map(|(verb, _)| *verb).collect::<Vec<_>>(), "{text}");
+    for (command, (_, code)) in found.iter().zip(codes) {
+        let command = command.replace("PATH...", "a.txt");
+        run(program.other("sh").args(["-c", &command]).env("PATH", &path)).exits(*code);
+    }
+}
+
+#[test]
+fn what_is_to_be_typed_can_be_pasted_whatever_is_in_a_name() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let session = "it's $HOME; a test";
+    let capture = ["capture", "--session", session];
+    build(&program.workspace(), [(".env", file("KEY=1"))]);
+    for content in ["one\n", "two\n", "three\n"] {
+        build(&program.workspace(), [("a.txt", file(content)), ("my dir/b.txt", file("b"))]);
+        program.run(capture).ok();
+    }
+    let named = |seq: u32| format!("{session}:{seq}");
+    let found =
+        program.run(["bisect", &named(0), &named(2), "--", "grep", "-q", "one", "a.txt"]).ok();
+    paste(&program, &found.stdout, &[("diff", 0), ("revert", 3), ("restore", 3)]);
+    let shown = program.run(["show", &named(0)]).ok().stdout;
+    paste(&program, &shown, &[("ls", 0)]);
+    paste(&program, &program.run(["unpin", &named(1)]).ok().stdout, &[("pin", 0)]);
+    let conflict = program.run(["revert", &named(1), "--yes"]).exits(3).stderr;
+    paste(&program, &conflict, &[("revert", 3), ("diff", 0)]);
+    paste(
+        &program,
+        &program.run(["rewind", "9", "--session", session]).exits(2).stderr,
+        &[("list", 0)],
+    );
+    let missing = program.run(["cat", &named(0), "none"]).exits(2).stderr;
+    paste(&program, &missing, &[("ls", 0)]);
+    let mut below = program.command(["cat", &named(0), "."]);
+    let directory = run(below.current_dir(program.workspace().join("my dir"))).exits(2).stderr;
+    assert!(directory.contains("../my dir'` lists it"), "seen from there: {directory}");
+    let two = program.run(["show", &named(0), "my dir/b.txt"]).exits(2).stderr;
+    paste(&program, &two, &[("cat", 0), ("log", 0)]);
+    let planned = program.run(["restore", &named(0), "--plan-out", "../the plan"]).ok().stdout;
+    paste(&program, &planned, &[("restore", 3)]);
+    // A list of names is of words that can be typed.
+    let none = program.run(["list", "--session", "its"]).exits(2).stderr;
+    assert!(none.contains(r"these exist: 'it'\''s $HOME; a test'"), "{none}");
+    program.run(["label", "latest", "before the move"]).ok();
+    let none = program.run(["show", "@before"]).exits(2).stderr;
+    assert!(none.contains("these exist: '@before the move'"), "{none}");
 }

@@ -62,6 +62,7 @@ fn bash_offers_what_can_come_next() {
         ("turnpoint show --session fix-login latest", &["latest", "latest~1"]),
         ("turnpoint config get capture.f", &["capture.file_limit"]),
         ("turnpoint config get capture.file_limit ", &[]),
+        ("turnpoint config list --long capture.f", &["capture.file_limit"]),
         ("turnpoint show fix-login ", &["1", "0"]),
         ("turnpoint show fix-login:", &["1", "0"]),
         ("turnpoint show FIX-LOGIN ", &["1", "0"]),

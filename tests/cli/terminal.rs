@@ -205,6 +205,23 @@ fn a_comparison_fits_the_terminal() {
 }
 
 #[test]
+fn a_refusal_fits_the_terminal_and_its_commands_are_in_one_piece() {
+    let program = program();
+    for content in ["two", "three"] {
+        fs::write(program.workspace().join("a.txt"), content).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    let revert = ["revert", "s:1", "--yes", "--color", "never"];
+    let shown = on_terminal(&program, "40", "", "", &revert).exits(3).stdout;
+    let is_long = |line: &&str| line.chars().count() > 40 && !line.contains('`');
+    assert_eq!(shown.lines().find(is_long), None, "{shown}");
+    assert!(shown.contains("\n  a.txt: the same lines were changed\n      since, or"), "{shown}");
+    for command in ["`turnpoint revert s:1 PATH...`", "`turnpoint log PATH --patch`"] {
+        assert!(shown.lines().any(|line| line.contains(command)), "{shown}");
+    }
+}
+
+#[test]
 fn an_archive_is_nothing_for_a_terminal() {
     let run = on_terminal(&program(), "80", "", "", &["export", "s:0", "--tar", "-"]).exits(2);
     assert!(run.stdout.contains("an archive is nothing for a terminal"), "{}", run.stdout);

@@ -344,7 +344,7 @@ fn a_collection_does_what_its_plan_said() {
     let told = |outcome: &turnpoint::GcOutcome| {
         let (prune, sweep) = (&outcome.prune, &outcome.sweep);
         let sweep = (sweep.blobs_removed, sweep.bytes_removed, sweep.blobs_waiting);
-        (prune.pruned.clone(), prune.kept, sweep)
+        (prune.pruned.clone(), prune.kept.len(), sweep)
     };
     age(&place);
     let plan = told(&place.store().plan_gc(&()).unwrap());
@@ -390,7 +390,7 @@ fn a_prune_finishes_what_an_earlier_one_has_marked() {
     // Killed between its mark and the unlink.
     sql(place.store().root(), "UPDATE checkpoints SET state = 'pruning' WHERE seq = 0");
     let outcome = place.store().prune(None, PruneRule::default(), &()).unwrap();
-    assert_eq!((outcome.pruned, outcome.kept), (vec![], 2));
+    assert_eq!((outcome.pruned, outcome.kept.len()), (vec![], 2));
     assert_eq!(count(&place, "checkpoints"), 2);
     let manifest = place.store().root().join(session_name(&place)).join("0.json");
     assert!(!manifest.exists());

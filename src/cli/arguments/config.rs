@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 ///
 /// A setting is given in the environment, in the user's file `turnpoint/config.toml` in the XDG
 /// configuration directory, or in `.turnpoint.toml` at the root of the workspace; the first of these
-/// has the last word, and the last may only make less be captured. `turnpoint config list` shows all
-/// settings; docs/configuration.md says what they are for.
+/// has the last word, and the last may only make less be captured. `turnpoint config list --long` shows all
+/// settings and says what they are for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint config list --origin\n  \
+                        turnpoint config list --long retention\n  \
                         turnpoint config get capture.file_limit\n  \
                         turnpoint config set retention.keep 50\n  \
                         turnpoint config set --local capture.exclude '[\"coverage/\", \"*.iso\"]'\n  \
@@ -37,14 +38,20 @@ impl ConfigArguments {
 pub(crate) enum ConfigCommand {
     /// All settings with the values that count here
     List {
+        /// Only the setting of this name, or those of a section such as `capture`
+        #[arg(value_name = "SETTING")]
+        name: Option<String>,
+        /// What each is for, what values it takes, and where its value stands
+        #[arg(short, long)]
+        long: bool,
         /// Where each value stands
-        #[arg(long)]
+        #[arg(long, conflicts_with = "long")]
         origin: bool,
     },
     /// The value of one setting that counts here
     Get {
         /// Its name, as in `capture.file_limit`
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "SETTING")]
         name: String,
     },
     /// Give a setting a value in a settings file
@@ -57,7 +64,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         local: bool,
         /// Its name, as in `capture.file_limit`
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "SETTING")]
         name: String,
         /// Its value: a word, a number, a size such as 64MiB, a time such as 7d, or a list as TOML has it
         #[arg(value_name = "VALUE", allow_hyphen_values = true)]
@@ -71,7 +78,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         local: bool,
         /// Its name, as in `capture.file_limit`
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "SETTING")]
         name: String,
     },
 }

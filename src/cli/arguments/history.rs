@@ -9,13 +9,14 @@ use super::AtArguments;
 
 /// Show what differs between two checkpoints, or a checkpoint and the disk
 ///
-/// Without B: the disk, looked at by the rules of a capture; nothing is stored. Paths come after the
+/// Without A: the newest checkpoint. Without B: the disk, looked at by the rules of a capture; nothing is
+/// stored. Paths come after the
 /// checkpoints, or after `--`: each with everything below it, or a pattern as in git. What a checkpoint
 /// does not hold is not compared, and is counted.
 #[derive(Debug, Args)]
-#[command(override_usage = "turnpoint diff [OPTIONS] [SESSION] A [B] [-- PATH...]")]
+#[command(override_usage = "turnpoint diff [OPTIONS] [[SESSION] A [B]] [-- PATH...]")]
 #[command(after_help = "Examples:\n  \
-                        turnpoint diff latest\n  \
+                        turnpoint diff\n  \
                         turnpoint diff fix-login 0 2 --stat\n  \
                         turnpoint diff latest~1 latest --patch -- src '*.md'\n  \
                         turnpoint diff fix-login:0 -p | git apply --reverse")]

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use turnpoint::RestoreOutcome;
-use turnpoint::manifest::Entry;
-use turnpoint::plan::{Change, ChangeKind, Skip};
+use turnpoint::plan::{Change, ChangeKind};
 
-use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
+use crate::cli::json::{
+    DifferenceDocument, IdDocument, PathDocument, ReasonDocument, RootDocument,
+};
 use crate::cli::plan::Verb;
 
 #[derive(Serialize)]
@@ -63,14 +64,8 @@ struct ChangeDocument {
     path: PathDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_from: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind_to: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_to: Option<String>,
+    #[serde(flatten)]
+    difference: DifferenceDocument,
     /// Whether its content is merged.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     merged: bool,
@@ -79,18 +74,12 @@ struct ChangeDocument {
 impl From<&Change> for ChangeDocument {
     fn from(change: &Change) -> Self {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
-        let kind = |entry: Option<&Entry>| entry.map(|entry| entry.kind.name());
-        let mode = |entry: Option<&Entry>| entry.map(|entry| entry.mode.to_string());
-        let changes_kind = before.is_some() && after.is_some() && kind(before) != kind(after);
-        let changes_mode =
-            before.is_some() && after.is_some() && !changes_kind && mode(before) != mode(after);
+        let difference = DifferenceDocument::between(before, after);
+        let kind = after.or(before).map(|entry| entry.kind.name());
         Self {
             path: PathDocument::from(&change.path),
-            kind: if changes_kind { None } else { kind(after.or(before)) },
-            kind_from: kind(before).filter(|_| changes_kind),
-            kind_to: kind(after).filter(|_| changes_kind),
-            mode_from: mode(before).filter(|_| changes_mode),
-            mode_to: mode(after).filter(|_| changes_mode),
+            kind: kind.filter(|_| !difference.is_of_kind()),
+            difference,
             merged: false,
         }
     }
@@ -103,15 +92,6 @@ pub(super) fn document(verb: &Verb, outcome: &RestoreOutcome, dry_run: bool) -> 
         ChangeDocument { merged, ..ChangeDocument::from(change) }
     };
     let of_kind = |kind| plan.of_kind(kind).map(one).collect();
-    let skips = |skips: &[Skip]| {
-        skips
-            .iter()
-            .map(|skip| ReasonDocument {
-                path: PathDocument::from(&skip.path),
-                reason: skip.reason.as_str().to_owned(),
-            })
-            .collect()
-    };
     PlanDocument {
         plan: plan.id(),
         dry_run,
@@ -133,11 +113,11 @@ pub(super) fn document(verb: &Verb, outcome: &RestoreOutcome, dry_run: bool) -> 
         overwrite: of_kind(ChangeKind::Overwrite),
         delete: of_kind(ChangeKind::Delete),
         mode: of_kind(ChangeKind::Mode),
-        skip: skips(&plan.skips),
+        skip: plan.skips.iter().map(ReasonDocument::from).collect(),
         problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
         problem_count: outcome.problem_count,
         changed: outcome.changed,
-        left: skips(&outcome.left),
+        left: outcome.left.iter().map(ReasonDocument::from).collect(),
         safety: outcome.safety.as_ref().map(IdDocument::from),
         remarks: outcome.remarks.clone(),
     }
