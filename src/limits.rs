@@ -138,6 +138,11 @@ pub const REGISTERING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long SQLite waits for another writer.
 pub const SQLITE_BUSY: Duration = Duration::from_secs(30);
+/// How long one who waits for another writer of the index sleeps before it looks again.
+///
+/// SQLite's own pauses grow to a tenth of a second, many times what a transaction takes: of ten captures at
+/// once some would sleep while nobody writes.
+pub const SQLITE_BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// How much of the index SQLite holds in memory, for each connection. A first capture of 100,000 files
 /// changes about 25 MiB in one transaction; what does not fit is written twice.

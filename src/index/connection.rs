@@ -1,7 +1,7 @@
 //! Connections: how one is opened, what is set on it, and what its errors mean.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -103,7 +103,7 @@ pub(super) fn open_file(path: &Path, access: Access) -> rusqlite::Result<Connect
 /// What is set on every connection. The wait for other writers comes first: all after it may need
 /// it.
 pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(limits::SQLITE_BUSY)?;
+    connection.busy_handler(Some(wait_for_writer))?;
     // The WAL stays when a process ends: with one short process at a time each of them would
     // otherwise be the last one to close and pay for copying the WAL back. It is still copied back
     // whenever it has grown to some pages; not SQLite's 1,000, because the first process that opens
@@ -128,6 +128,17 @@ pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
+/// Sleeps a moment where somebody else writes; `false` where that was done long enough.
+fn wait_for_writer(pauses: i32) -> bool {
+    let waited =
+        limits::SQLITE_BUSY_PAUSE.saturating_mul(u32::try_from(pauses).unwrap_or_default());
+    let may_wait = waited < limits::SQLITE_BUSY;
+    if may_wait {
+        std::thread::sleep(limits::SQLITE_BUSY_PAUSE);
+    }
+    may_wait
+}
+
 /// Switches to WAL where the file is not in it yet, and believes only the answer: a file system
 /// without shared memory keeps the old mode without an error.
 pub(super) fn use_write_ahead_log(connection: &Connection, path: &Path) -> Result<()> {
@@ -142,7 +153,7 @@ pub(super) fn use_write_ahead_log(connection: &Connection, path: &Path) -> Resul
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && begin.elapsed() < limits::SQLITE_BUSY =>
             {
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(limits::SQLITE_BUSY_PAUSE);
             }
             other => break other.map_err(|error| failure(path, statement, error))?,
         }
