@@ -312,11 +312,16 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
             table.print(&mut context.printer)?;
         }
         if left_out > 0 {
-            let of_gone = "left out, which nobody named, of directories that are gone";
-            let count = format::counted(left_out, "session is", "sessions are");
+            let text = if left_out == 1 {
+                "1 session that nobody named is left out: its directory is gone".to_owned()
+            } else {
+                let count = format::number(left_out);
+                format!(
+                    "{count} sessions that nobody named are left out: their directories are gone"
+                )
+            };
             context.printer.flush()?;
-            context
-                .remark(format!("{count} {of_gone}; `turnpoint list --sessions --all` shows all"));
+            context.remark(format!("{text}; `turnpoint list --sessions --all` shows all"));
         }
     }
     Ok(Exit::damaged_if(unreadable > 0))

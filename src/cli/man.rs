@@ -71,7 +71,7 @@ const ENVIRONMENT: [(&str, &str); 8] = [
     (
         "TURNPOINT_...",
         "Every setting: its name in upper case, with _ for the dot, as in TURNPOINT_CAPTURE_FILE_LIMIT; \
-         turnpoint config list shows all.",
+         turnpoint config list --long shows all, and what they are for.",
     ),
     ("TURNPOINT_LOG", "info or debug: what is done, and how long it takes, on standard error."),
     (

@@ -501,14 +501,14 @@ mod tests {
             let pin = PinFile { pinned: true, ..PinFile::default() };
             CheckpointRow { pin, ..row(seq, 0, trigger) }
         };
-        let of_other = |seq| {
-            let workspace = WorkspaceId::from_bytes([2; 16]);
-            CheckpointRow { workspace, ..row(seq, 0, Trigger::MANUAL) }
+        let of_other = |row: CheckpointRow| {
+            let workspace = WorkspaceId::random();
+            CheckpointRow { workspace, ..row }
         };
         let rows = [
             row(0, 0, Trigger::MANUAL),
-            pinned(1, Trigger::MANUAL),
-            of_other(2),
+            of_other(pinned(1, Trigger::MANUAL)),
+            of_other(row(2, 0, Trigger::MANUAL)),
             pinned(3, Trigger::PRE_RESTORE),
             row(4, 5 * DAY - MINUTE, Trigger::PRE_RESTORE),
             row(5, 0, Trigger::PRE_RESTORE),

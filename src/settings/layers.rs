@@ -173,8 +173,8 @@ impl Configuration {
                 };
                 if let Some(objection) = objection {
                     let hint = format!(
-                        "that file comes with the files of others, and may only make less be captured; \
-                         `turnpoint config set {} {}` says it in the user's",
+                        "it comes with the files of others, and may only make less be captured; \
+                         `turnpoint config set {} {}` sets it in your own file, for every workspace",
                         setting.name,
                         shell_word(text)
                     );

@@ -663,7 +663,7 @@ fn what_a_workspace_may_not_say_is_said_elsewhere_with_one_command() {
         let refused = program.run([&["config", "set", "--local"], arguments].concat()).exits(2);
         let told = refused.stderr;
         assert!(
-            told.contains("comes with the files of others, and may only make less be"),
+            told.contains("it comes with the files of others, and may only make less be"),
             "{told}"
         );
         let command =

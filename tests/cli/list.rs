@@ -143,8 +143,8 @@ fn sessions_that_nobody_named_of_directories_that_are_gone_are_counted() {
     assert_eq!(names(&left.stdout), ["t", "s", "named", "there"]);
     assert_eq!(
         left.stderr,
-        "note: 1 session is left out, which nobody named, of directories that are gone; `turnpoint \
-         list --sessions --all` shows all\n"
+        "note: 1 session that nobody named is left out: its directory is gone; `turnpoint list \
+         --sessions --all` shows all\n"
     );
     let newest = program.run(["list", "--sessions", "-n", "3"]).ok();
     assert_eq!(names(&newest.stdout), ["s", "named", "there"]);
