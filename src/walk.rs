@@ -257,20 +257,28 @@ impl<'a> Attempt<'a> {
     /// `None` where what is known is of no use.
     fn by_known(&self, known: &KnownTree) -> Result<Option<Walked>> {
         let KnownTree { entries, rules: Some(rules), remainder } = known else { return Ok(None) };
-        let (tree, to_ask) = self.open()?;
-        if !known::rules_hold(&tree, rules, entries) {
-            return Ok(None);
-        }
-        *locked(&tree.unread_rules) = Some(rules.clone());
         let (pool, monitor, detail) = (&self.pool, self.monitor, self.options.detail);
         let hints = self.options.hints.as_deref().filter(|_| detail == Detail::Changes);
-        self.run(&tree, to_ask, Some(known), || match hints {
-            Some(hints) => {
-                let remainder = remainder.as_ref();
-                known::revisit_hinted(&tree, entries, rules, remainder, hints, pool, monitor)
+        for _ in 0..again::ROUNDS_MAX {
+            let (tree, to_ask) = self.open()?;
+            if !known::rules_hold(&tree, rules, entries) {
+                return Ok(None);
             }
-            None => known::revisit(&tree, entries, rules, detail, pool, monitor),
-        })
+            *locked(&tree.unread_rules) = Some(rules.clone());
+            let walked = self.run(&tree, to_ask, Some(known), || match hints {
+                Some(hints) => {
+                    let remainder = remainder.as_ref();
+                    known::revisit_hinted(&tree, entries, rules, remainder, hints, pool, monitor)
+                }
+                None => known::revisit(&tree, entries, rules, detail, pool, monitor),
+            })?;
+            if walked.is_some() || !locked(&tree.found).overtaken {
+                return Ok(walked);
+            }
+            // What changed in the tick in which that walk began is older than the next.
+            thread::sleep(limits::STAMP_GRANULARITY_KNOWN);
+        }
+        Ok(None)
     }
 
     fn anew(&self) -> Result<Walked> {
@@ -312,7 +320,7 @@ impl<'a> Attempt<'a> {
             });
             let end = End(tree);
             let listed = list().and_then(|listed| {
-                listed.map(|listed| self.complete(tree, listed, entries)).transpose()
+                listed.map_or(Ok(None), |listed| self.complete(tree, listed, entries))
             });
             drop(end);
             let answers = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -327,20 +335,31 @@ impl<'a> Attempt<'a> {
         finish(Arc::clone(tree), listed, known, answers, self.options, self.monitor)
     }
 
-    /// Puts all that was found into one list, with what was moved meanwhile.
-    fn complete(&self, tree: &Tree, mut listed: Revisit, known: &[CachedEntry]) -> Result<Revisit> {
+    /// Puts all that was found into one list, with what was moved meanwhile; `None` where that was not looked
+    /// for, since hints were followed.
+    fn complete(
+        &self,
+        tree: &Tree,
+        mut listed: Revisit,
+        known: &[CachedEntry],
+    ) -> Result<Option<Revisit>> {
         let batches = std::mem::take(&mut locked(&tree.found).batches);
         listed.observations.reserve(batches.iter().map(Vec::len).sum());
         listed.observations.extend(batches.into_iter().flatten());
         graft::sort(&mut listed.observations);
+        let may_miss = again::may_miss(tree, &listed.observations);
         if listed.is_hinted {
-            // Nothing else has changed, so nothing was moved past it.
+            if may_miss {
+                // From one of the directories that it looks at to another.
+                locked(&tree.found).overtaken = true;
+                return Ok(None);
+            }
             listed.note_listed();
-        } else if again::may_miss(tree, &listed.observations) {
+        } else if may_miss {
             listed.report_all(known);
             again::look(tree, &mut listed.observations, &self.pool, self.monitor)?;
         }
-        Ok(listed)
+        Ok(Some(listed))
     }
 }
 
@@ -464,7 +483,13 @@ fn finish(
         tracked_state = Tracked::Stale;
     }
     let mut lifted = tracked.excluded.clone();
+    if listed.is_some() {
+        // Nobody has judged anew what was held although rules leave it out: the next walk of all is to.
+        lifted
+            .extend(known.iter().flat_map(|known| &known.rules).flat_map(|it| &it.lifted).cloned());
+    }
     lifted.sort_unstable();
+    lifted.dedup();
     let known_rules = are_telling.then(|| KnownRules {
         digest: tree.rules_digest(rules.digest),
         ignore_files: rules.inside.into_iter().map(KnownIgnoreFile::of).collect(),

@@ -350,10 +350,12 @@ impl Held {
 
     /// Counts what is there besides the entries, all of it whole and as it was.
     fn count_besides(&mut self, besides: &Census) {
-        self.counts.files_observed += besides.files + besides.symlinks;
-        self.counts.files_reused += besides.files;
+        let add = |counted: &mut u64, more: u64| *counted = counted.saturating_add(more);
+        add(&mut self.counts.files_observed, besides.files);
+        add(&mut self.counts.files_observed, besides.symlinks);
+        add(&mut self.counts.files_reused, besides.files);
         for (reason, count) in &besides.omitted {
-            *self.counts.omitted.entry(*reason).or_default() += count;
+            add(self.counts.omitted.entry(*reason).or_default(), *count);
         }
     }
 
@@ -370,7 +372,8 @@ impl Held {
             }
             EntryKind::Symlink { .. } => self.counts.files_observed += 1,
             EntryKind::Omitted { reason, rest } => {
-                *self.counts.omitted.entry(*reason).or_default() += 1 + rest;
+                let count = self.counts.omitted.entry(*reason).or_default();
+                *count = count.saturating_add(1).saturating_add(*rest);
                 if reason.is_failure() {
                     self.complete = false;
                     let reason = Some(*reason);

@@ -483,12 +483,13 @@ pub(crate) fn store_tree(
     let leaves = above.map(|above| above.leaves).unwrap_or_default();
     let mut built = Vec::new();
     let tree = match base {
+        // What is lost may be anywhere, and only a part was looked at.
+        Some(base) if held.is_part && !lost.is_empty() => return Ok(StoredTrees::lost(base.tree)),
         Some(base) if held.same_as_base && is_whole => base.tree,
         Some(base) if held.is_part => {
-            // What is lost may be anywhere, and only a part was looked at.
-            let is_sound = lost.is_empty();
-            let spliced = if is_sound { splice_onto(access, base, &leaves, held)? } else { None };
-            let Some(spliced) = spliced else { return Ok(StoredTrees::lost(base.tree)) };
+            let Some(spliced) = splice_onto(access, base, &leaves, held)? else {
+                return Ok(StoredTrees::lost(base.tree));
+            };
             built.extend(spliced.pages);
             spliced.tree
         }

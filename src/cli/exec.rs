@@ -478,7 +478,10 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
     match &account.run {
         None if is_same => {}
         None => {
-            let text = format!("`turnpoint restore {}` goes back to before it", account.before);
+            let text = format!(
+                "`turnpoint restore {}` goes back to before it",
+                account.before.shell_word()
+            );
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { id, branch, removed: None, .. }) => {

@@ -19,7 +19,7 @@ use crate::walk::known::{Stamps, explore, is_at_or_below_any};
 use crate::walk::{Observed, What, graft, locked};
 
 /// A tree that goes on changing is taken as it was seen last.
-const ROUNDS_MAX: usize = 3;
+pub(super) const ROUNDS_MAX: usize = 3;
 
 /// Whether something may have been moved past the walk.
 pub(super) fn may_miss(tree: &Tree, observations: &[Observed]) -> bool {

@@ -80,6 +80,8 @@ pub(super) struct Found {
     pub(super) nested: BTreeSet<RelPath>,
     /// A name was gone when it was looked at: it may be somewhere else.
     pub(super) missed: bool,
+    /// Something may have been moved past a walk by hints.
+    pub(super) overtaken: bool,
     /// A directory has other rules than those by which what is below it was judged.
     pub(super) rules_moved: bool,
     /// The rules of each directory that adds some to its parent's, and where it has them from.

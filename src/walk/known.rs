@@ -328,7 +328,7 @@ pub(super) fn revisit(
 
 /// How many of so many directories may have changed for what is known to be of use.
 fn changed_max(directories: usize) -> usize {
-    CHANGED_FEW + directories / CHANGED_ONE_IN
+    (directories / CHANGED_ONE_IN).saturating_add(CHANGED_FEW)
 }
 
 /// Accounts for every known path and every new one, by what became of each known directory; `None` where
@@ -343,7 +343,10 @@ fn account(
     monitor: &dyn Monitor,
 ) -> Result<Option<Revisit>> {
     let changed = revisited.iter().filter(|revisited| matches!(revisited, Revisited::Changed));
-    if changed.count() > changed_max(revisited.len()) {
+    let besides = remainder.map_or(0, |remainder| remainder.census.directories);
+    let directories =
+        revisited.len().saturating_add(usize::try_from(besides).unwrap_or(usize::MAX));
+    if changed.count() > changed_max(directories) {
         return Ok(None);
     }
     let confirmed = confirm(tree, table, rules, remainder, revisited, monitor)?;

@@ -306,6 +306,23 @@ fn in_a_large_tree_only_what_the_hints_concern_is_read_of_what_is_known() {
     // A directory of which only the name was known is gone: all that was in it is, too.
     fs::rename(root.join("p07"), root.join("p07-moved")).unwrap();
     let outcome = hinted(&place, &[".gitignore", "p07-moved"]);
+    let moved =
+        ["", "p07-moved", "p07-moved/q28", "p07-moved/q29", "p07-moved/q30", "p07-moved/q31"];
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&moved)));
     assert_holds_the_present(&place, &outcome.checkpoint);
+    // So it is where it was replaced by a file, and where a rule comes that speaks of what is not looked at.
+    fs::remove_dir_all(root.join("p06")).unwrap();
+    fs::write(root.join("p06"), "a file now").unwrap();
+    let outcome = hinted(&place, &["p06"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(these(&[""])));
+    assert_holds_the_present(&place, &outcome.checkpoint);
+    fs::write(root.join("p02/q10/.gitignore"), "f00\n").unwrap();
+    let outcome = hinted(&place, &["p02/q10/.gitignore"]);
+    assert_eq!(listed(&place, &outcome.checkpoint), None);
+    // Nothing has changed, and that is told.
+    let before = fs::read(&cache).unwrap();
+    let outcome = hinted(&place, &[]);
+    assert_eq!(listed(&place, &outcome.checkpoint), Some(BTreeSet::new()));
+    assert_eq!(fs::read(&cache).unwrap().len(), before.len());
     place.verify_clean();
 }

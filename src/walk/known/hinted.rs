@@ -11,8 +11,9 @@ use crate::walk::directory::Tree;
 use crate::walk::known::table::Table;
 use crate::walk::known::{KnownRules, Remainder, Revisit, Revisited, Same, account, is_same};
 
-/// As [`revisit`](super::revisit) for [`Detail::Changes`](crate::walk::Detail::Changes), and nothing is looked at but what is at and below `hints`,
-/// and the names beside them. `remainder` is what is left out of `known`: `None` also where that is needed.
+/// As [`revisit`](super::revisit) for [`Detail::Changes`](crate::walk::Detail::Changes), and nothing is
+/// looked at but what is at and below `hints`, and the names beside them. `remainder` is what is left out of
+/// `known`; where any of that is needed there is no result either.
 ///
 /// Cost: what is looked at, and a pass over what is known.
 pub(in crate::walk) fn revisit_hinted(

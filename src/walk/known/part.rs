@@ -26,6 +26,7 @@ impl Remainder {
 /// How many there are of what a checkpoint counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Census {
+    pub(crate) directories: u64,
     pub(crate) files: u64,
     /// Those of the files that were not read stably.
     pub(crate) unstable: u64,
@@ -49,7 +50,8 @@ impl Census {
                     let count = census.omitted.entry(*reason).or_default();
                     *count = count.saturating_add(1).saturating_add(*rest);
                 }
-                EntryKind::Dir { .. } | EntryKind::Absent => {}
+                EntryKind::Dir { .. } => census.directories += 1,
+                EntryKind::Absent => {}
             }
         }
         census
@@ -57,6 +59,7 @@ impl Census {
 
     /// Adds what was counted elsewhere.
     pub(crate) fn add(&mut self, other: &Self) {
+        self.directories = self.directories.saturating_add(other.directories);
         self.files = self.files.saturating_add(other.files);
         self.unstable = self.unstable.saturating_add(other.unstable);
         self.symlinks = self.symlinks.saturating_add(other.symlinks);
@@ -64,6 +67,13 @@ impl Census {
             let count = self.omitted.entry(*reason).or_default();
             *count = count.saturating_add(*more);
         }
+    }
+
+    /// Whether so many entries can come to this.
+    pub(crate) fn is_of(&self, entries: usize) -> bool {
+        let kinds = [self.directories, self.files, self.symlinks, self.omitted.len() as u64];
+        let least = kinds.into_iter().fold(0, u64::saturating_add);
+        self.unstable <= self.files && least <= entries as u64
     }
 
     /// Whether all of it is held whole, but for what rules and limits leave out.

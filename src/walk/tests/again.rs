@@ -77,6 +77,41 @@ fn all_paths(walked: &Walked, known: &KnownTree) -> Vec<RelPath> {
     walked.observations.iter().map(|observed| observed.path.clone()).chain(kept).collect()
 }
 
+/// As [`MoveAt`], when the walk asks for the n-th time whether to go on.
+struct MoveWhenAsked(MoveAt);
+
+impl Monitor for MoveWhenAsked {
+    fn is_cancelled(&self) -> bool {
+        self.0.advanced(1, 0);
+        false
+    }
+}
+
+#[test]
+fn what_is_moved_past_a_walk_by_hints_is_seen() {
+    let mut moved = 0;
+    for (from, to) in [("d11", "d00"), ("d00", "d11"), ("d11", "d00/sub"), ("d00/sub", "d11")] {
+        for at in 1..=4 {
+            let mut case = case();
+            case.write("d00/sub/x", "").write(&format!("{from}/alone"), "");
+            let known = known(&case.walk_once("", None).unwrap(), None);
+            case.options.hints = Some(vec![path("d00"), path("d11/11")]);
+            let monitor = MoveWhenAsked(MoveAt {
+                left: AtomicUsize::new(at),
+                from: case.path.join(from).join("alone"),
+                to: case.path.join(to).join("alone"),
+            });
+            let walked = case.walk_watched(Some(&known), Detail::Changes, &monitor).unwrap();
+            moved += u32::from(monitor.0.to.exists());
+            let seen = all_paths(&walked, &known);
+            let places = [from, to].map(|place| path(&format!("{place}/alone")));
+            let found = places.iter().filter(|place| seen.contains(place)).count();
+            assert_eq!(found, 1, "{from} {to} {at}: {seen:?}");
+        }
+    }
+    assert!(moved >= 8, "{moved}");
+}
+
 #[test]
 fn what_is_moved_past_a_walk_anew_is_seen() {
     let case = case();

@@ -254,6 +254,22 @@ fn paths_that_were_lifted_out_of_the_rules_are_judged_anew() {
 }
 
 #[test]
+fn what_was_lifted_is_judged_anew_also_after_a_walk_by_hints() {
+    let mut case = Case::new();
+    case.write(".gitignore", "*.log\n/gone/\n").write_all(&["a.log", "d/b", "gone/x", "gone/y/z"]);
+    let mut walked = case.walk_once("", None).unwrap();
+    let plain = lines(&walked);
+    walked.force(&[path("a.log"), path("gone")], &()).unwrap();
+    let known = known(&walked, None);
+    case.options.hints = Some(vec![path("d/b")]);
+    let by_hints = case.walk_by("", Some(&known), Detail::Changes).unwrap();
+    assert_eq!(by_hints.listed, Some(vec![path("d")]));
+    case.options.hints = None;
+    let known = KnownTree { rules: by_hints.rules, ..known };
+    assert_eq!(lines(&case.walk_once("", Some(&known)).unwrap()), plain);
+}
+
+#[test]
 fn other_settings_another_place_or_another_ignore_file_make_it_of_no_use() {
     let mut case = Case::new();
     case.write("d/.gitignore", "*.o\n").write_all(&["d/a.o", "d/b"]);

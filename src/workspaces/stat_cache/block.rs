@@ -215,8 +215,8 @@ fn take_stamps(rest: &mut &[u8]) -> Option<Stamps> {
 
 /// The bytes of what a block has.
 pub(super) fn put_census(census: &Census, bytes: &mut Vec<u8>) {
-    let Census { files, unstable, symlinks, omitted } = census;
-    for count in [files, unstable, symlinks] {
+    let Census { directories, files, unstable, symlinks, omitted } = census;
+    for count in [directories, files, unstable, symlinks] {
         bytes.extend_from_slice(&count.to_le_bytes());
     }
     put_count(omitted.len(), bytes);
@@ -229,12 +229,13 @@ pub(super) fn put_census(census: &Census, bytes: &mut Vec<u8>) {
 /// The reverse of [`put_census`].
 pub(super) fn take_census(rest: &mut &[u8]) -> Option<Census> {
     let mut count = || Some(u64::from_le_bytes(take(rest)?));
-    let (files, unstable, symlinks) = (count()?, count()?, count()?);
+    let [directories, files, unstable, symlinks] = [count()?, count()?, count()?, count()?];
     let omitted =
         take_list(rest, |rest| Some((take_reason(rest)?, u64::from_le_bytes(take(rest)?))))?;
     // Each reason once, as it is written.
     let is_in_order = omitted.is_sorted_by(|(one, _), (next, _)| one < next);
     is_in_order.then(|| Census {
+        directories,
         files,
         unstable,
         symlinks,

@@ -58,6 +58,9 @@ impl<'a> Blocks<'a> {
     pub(super) fn select(&mut self, hints: &[RelPath]) -> Option<Part> {
         let mut taken: BTreeMap<RelPath, CachedEntry> = BTreeMap::new();
         let (mut listed, mut below) = (BTreeSet::new(), BTreeSet::new());
+        // Also where nothing has changed.
+        let root = self.find(&RelPath::root())?.filter(is_directory)?;
+        taken.insert(path(&root), root);
         for hint in topmost(hints) {
             let mut nearest = None;
             for above in hint.ancestors() {
@@ -160,8 +163,8 @@ impl<'a> Blocks<'a> {
                 return None;
             }
             let entries = table.get(number)?.read(file, size)?;
-            let next = table.get(number + 1);
-            if next.is_some_and(|next| entries.last().is_some_and(|l| l.entry.path >= next.first)) {
+            let last = entries.last().map(|last| &last.entry.path);
+            if table.get(number + 1).is_some_and(|next| last >= Some(&next.first)) {
                 return None;
             }
             self.read.insert(number, entries);

@@ -529,14 +529,15 @@ proptest! {
 
     #[test]
     fn no_bytes_in_the_place_of_a_table_do_harm(
-        blocks in vec((any::<[u64; 2]>(), 1..usize::MAX, any::<[u64; 4]>()), 0..5),
+        blocks in vec((any::<[u64; 2]>(), 8..usize::MAX, any::<[u64; 4]>()), 0..5),
         changes in changes(),
     ) {
         let place = |[offset, length]: [u64; 2]| Place { offset, length, digest: Digest::of(b"x") };
         let block = |(number, (at, count, counts)): (usize, ([u64; 2], usize, [u64; 4]))| {
-            let [files, unstable, symlinks, ignored] = counts;
-            let omitted = [(OmitReason::Ignored, ignored), (OmitReason::Purged, files)].into();
-            let census = Census { files, unstable, symlinks, omitted };
+            // No more of them than there are entries.
+            let [directories, files, symlinks] = [0, 1, 2].map(|at| counts[at] % (count as u64 / 4));
+            let omitted = [(OmitReason::Ignored, counts[3]), (OmitReason::Purged, 1)].into();
+            let census = Census { directories, files, unstable: files, symlinks, omitted };
             let first = RelPath::new(format!("d/{number}")).unwrap();
             Block { place: place(at), count, first, census }
         };
