@@ -138,11 +138,14 @@ pub const REGISTERING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long SQLite waits for another writer.
 pub const SQLITE_BUSY: Duration = Duration::from_secs(30);
-/// How long one who waits for another writer of the index sleeps before it looks again.
+/// How long one who waits for another writer of the index sleeps before it looks again: the first second so
+/// long, and then ten times as long.
 ///
 /// SQLite's own pauses grow to a tenth of a second, many times what a transaction takes: of ten captures at
 /// once some would sleep while nobody writes.
 pub const SQLITE_BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// How often the shorter pause is made.
+pub const SQLITE_BUSY_SHORT_PAUSES: u32 = 500;
 
 /// How much of the index SQLite holds in memory, for each connection. A first capture of 100,000 files
 /// changes about 25 MiB in one transaction; what does not fit is written twice.

@@ -294,21 +294,32 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
-/// `word` as a shell takes it for one word, and a terminal can show it: what is to be typed after a command.
+/// A path as [`shell_word`], which no command takes for an option.
+pub fn shell_path(path: impl AsRef<OsStr>) -> String {
+    let bytes = path.as_ref().as_bytes();
+    if bytes.starts_with(b"-") {
+        return shell_word(OsStr::from_bytes(&[b"./", bytes].concat()));
+    }
+    shell_word(path)
+}
+
+/// `word` as bash, zsh or ksh takes it for one word, and a terminal can show it: what is to be typed after a
+/// command. Without control characters, backticks and the like any shell does.
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let bytes = word.as_ref().as_bytes();
     let text = printable(bytes);
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
     if text.as_bytes() == bytes && !text.is_empty() && text.bytes().all(is_plain) {
         return text;
     }
-    if text.as_bytes() == bytes {
+    // A backtick would end what is shown as a command.
+    if text.as_bytes() == bytes && !text.contains('`') {
         return format!("'{}'", text.replace('\'', r"'\''"));
     }
     // With the escapes of POSIX's dollar-single-quotes.
     let escaped = |&byte: &u8| match byte {
         b'\'' | b'\\' => format!(r"\{}", char::from(byte)),
-        b' '..=b'~' => char::from(byte).to_string(),
+        b' '..=b'~' if byte != b'`' => char::from(byte).to_string(),
         _ => format!(r"\{byte:03o}"),
     };
     format!("$'{}'", bytes.iter().map(escaped).collect::<String>())
@@ -339,10 +350,13 @@ mod tests {
             ("it's/3.json", r"'it'\''s/3.json'"),
             ("$(reboot)/3.json", "'$(reboot)/3.json'"),
             ("a\n\u{1b}[2J\u{e9}'", r"$'a\012\033[2J\303\251\''"),
+            ("a `b`", r"$'a \140b\140'"),
+            ("=x", "'=x'"),
             ("", "''"),
         ] {
             assert_eq!(shell_word(name), word);
         }
+        assert_eq!((shell_path("-x y"), shell_path("a/-x")), ("'./-x y'".into(), "a/-x".into()));
     }
 
     #[test]

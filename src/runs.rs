@@ -100,6 +100,12 @@ pub(crate) fn place(top: &Path) -> PathBuf {
     top.join(".turnpoint").join("worktrees")
 }
 
+/// Whether a directory is where the work tree of a run is, or was.
+pub(crate) fn is_place_of_run(path: &Path) -> bool {
+    let top = path.ancestors().nth(3);
+    top.is_some_and(|top| path.parent() == Some(&place(top)))
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireRecord {

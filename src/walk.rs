@@ -264,7 +264,8 @@ impl<'a> Attempt<'a> {
             if !known::rules_hold(&tree, rules, entries) {
                 return Ok(None);
             }
-            *locked(&tree.unread_rules) = Some(rules.clone());
+            let concerned = hints.map_or_else(|| rules.clone(), |hints| rules.concerning(hints));
+            *locked(&tree.unread_rules) = Some(concerned);
             let walked = self.run(&tree, to_ask, Some(known), || match hints {
                 Some(hints) => {
                     let remainder = remainder.as_ref();

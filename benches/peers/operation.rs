@@ -105,7 +105,7 @@ impl Operation {
             Self::Into => "all into an empty directory, ms".to_owned(),
             Self::List => "list 50, ms".to_owned(),
             Self::Diff => format!("diff of two, {edits} differ, ms"),
-            Self::Views => "all files of all checkpoints by SQL, ms".to_owned(),
+            Self::Views => "all files of 20 checkpoints by SQL, ms".to_owned(),
             Self::Collect => "gc, keep 20, ms".to_owned(),
             Self::SizeFirst => "store after first capture, MB".to_owned(),
             Self::Growth => format!("store grows, {edits} files changed, KB (mean)"),

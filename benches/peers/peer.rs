@@ -33,7 +33,7 @@ pub(crate) enum Task<'a> {
     List,
     /// The names that differ between two captures.
     Diff { from: &'a str, to: &'a str },
-    /// How many files each capture has, and how large they are, by a query over all files of all captures.
+    /// How many files the captures of a session have, by a query over all files of each.
     Views,
     /// Everything away but the newest `keep` captures.
     Collect { keep: usize },

@@ -229,7 +229,7 @@ pub(crate) struct ListArguments {
     /// The sessions of the whole store instead
     #[arg(long, conflicts_with_all = ["session", "word"])]
     pub(crate) sessions: bool,
-    /// With --sessions: also those that nobody named, of directories that are gone
+    /// With --sessions: also those of runs whose work trees are gone
     #[arg(short, long, requires = "sessions")]
     pub(crate) all: bool,
     /// Only the newest N

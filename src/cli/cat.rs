@@ -72,7 +72,13 @@ pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Ex
     };
     let id = context.resolve(&spec)?;
     let written = written(&id, path, context);
-    told_of_directory(written, &id, path, &context.as_typed_here(&root, path.as_os()))
+    told_of_directory(
+        written,
+        &id,
+        path,
+        &context.place(),
+        &context.as_typed_here(&root, path.as_os()),
+    )
 }
 
 fn written(id: &CheckpointId, path: &RelPath, context: &mut Context) -> Outcome<Exit> {
@@ -105,12 +111,13 @@ fn told_of_directory(
     written: Outcome<Exit>,
     id: &CheckpointId,
     path: &RelPath,
+    place: &str,
     typed: &str,
 ) -> Outcome<Exit> {
     match written {
         Err(Failure::Library(error)) if matches!(*error, Error::InvalidPath { .. }) => {
             let message = format!("`{path}` is a directory in {id}");
-            let hint = format!("`turnpoint ls {} {typed}` lists it", id.shell_word());
+            let hint = format!("`turnpoint {place}ls {} {typed}` lists it", id.shell_word());
             Err(Failure::own(Exit::Usage, "invalid-path", message).hint(hint))
         }
         written => written,

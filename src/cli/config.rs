@@ -15,6 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::PathDocument;
+use crate::cli::printer;
 use crate::cli::settings::{Missing, user_file, variable};
 use crate::cli::table::{Align, Table};
 
@@ -192,7 +193,10 @@ fn origin(found: &InForce) -> String {
 
 /// What each is for, below it.
 fn explain(in_force: &[InForce], context: &mut Context) -> Outcome<()> {
-    context.page()?;
+    const LINES_OF_EACH: usize = 5;
+    if printer::is_more_than_a_screen(LINES_OF_EACH * in_force.len()) {
+        context.page()?;
+    }
     let printer = &mut context.printer;
     for (at, found) in in_force.iter().enumerate() {
         if at > 0 {

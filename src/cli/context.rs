@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use turnpoint::id::{CheckpointId, SessionName};
-use turnpoint::path::{RelPath, printable, shell_word};
+use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::settings::{Configuration, Settings as Values};
 use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
 
@@ -175,11 +175,22 @@ impl Context {
 
     /// What works beside a workspace's settings file that cannot be obeyed.
     fn way_out(&self, root: &Path) -> String {
-        let file = self.as_typed_here(root, Path::new(WORKSPACE_FILE));
+        let (place, file) = (self.place(), self.as_typed_here(root, Path::new(WORKSPACE_FILE)));
         format!(
-            "`turnpoint restore CHECKPOINT {file}` brings an earlier one back; `cat` and `restore --into DIR` \
+            "`turnpoint {place}restore CHECKPOINT {file}` brings an earlier one back; `cat` and `restore --into DIR` \
              work whatever it says"
         )
+    }
+
+    /// What a command that is to be typed next begins with, for it to start from the same place: nothing, or the
+    /// option `-C`.
+    pub(crate) fn place(&self) -> String {
+        let directory = &self.settings.directory;
+        if self.settings.is_named {
+            format!("-C {} ", shell_word(directory))
+        } else {
+            String::new()
+        }
     }
 
     /// A path of the workspace, as it is typed where relative paths start: one word for a shell.
@@ -189,7 +200,7 @@ impl Context {
         };
         let up = PathBuf::from("../".repeat(below.components().count()));
         let typed = up.join(path);
-        if typed.as_os_str().is_empty() { ".".to_owned() } else { shell_word(typed) }
+        if typed.as_os_str().is_empty() { ".".to_owned() } else { shell_path(typed) }
     }
 
     /// As [`Context::values`] for a restore of these paths. That file itself is brought back whatever is in its
@@ -310,11 +321,12 @@ impl Context {
             Err(error @ Error::JournalUnreadable { .. }) => return self.report_journal(&error),
             _ => return,
         };
+        let place = self.place();
         let message = match (open.is_running, open.has_begun) {
             (true, _) => format!("a restore of {} is running", open.target),
             (false, true) => format!(
-                "a restore of {} was interrupted while it changed files; `turnpoint restore \
-                 --continue` completes it, `turnpoint restore --abort` ends it as it is",
+                "a restore of {} was interrupted while it changed files; `turnpoint {place}restore \
+                 --continue` completes it, `turnpoint {place}restore --abort` ends it as it is",
                 open.target
             ),
             (false, false) => format!(

@@ -284,7 +284,7 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
     let unreadable: u64 = sessions.iter().map(|session| session.unreadable).sum();
     let all = sessions.len();
     if !arguments.all && !context.is_json() {
-        sessions.retain(|session| !session.is_left_behind);
+        sessions.retain(|session| !session.is_of_removed_run);
     }
     let left_out = (all - sessions.len()) as u64;
     if let Some(limit) = arguments.limit {
@@ -313,12 +313,10 @@ fn sessions(arguments: &ListArguments, context: &mut Context) -> Outcome<Exit> {
         }
         if left_out > 0 {
             let text = if left_out == 1 {
-                "1 session that nobody named is left out: its directory is gone".to_owned()
+                "1 session of a run whose work tree is gone is left out".to_owned()
             } else {
                 let count = format::number(left_out);
-                format!(
-                    "{count} sessions that nobody named are left out: their directories are gone"
-                )
+                format!("{count} sessions of runs whose work trees are gone are left out")
             };
             context.printer.flush()?;
             context.remark(format!("{text}; `turnpoint list --sessions --all` shows all"));

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use serde::Serialize;
 use turnpoint::Error;
-use turnpoint::path::{printable, shell_word};
+use turnpoint::path::{printable, shell_path};
 
 use crate::cli::arguments::{Arguments, ManArguments};
 use crate::cli::context::Context;
@@ -126,7 +126,7 @@ fn write_all(command: &clap::Command, directory: &Path, context: &mut Context) -
         let shown = printable(directory.as_os_str().as_encoded_bytes());
         let message = format!("there is no directory {shown}");
         return Err(Failure::own(Exit::Usage, "no-directory", message)
-            .hint(format!("make it first: `mkdir -p {}`", shell_word(directory))));
+            .hint(format!("make it first: `mkdir -p {}`", shell_path(directory))));
     }
     write_below(command, &place)?;
     if context.is_json() {

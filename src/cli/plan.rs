@@ -10,7 +10,7 @@ use std::path::Path;
 
 use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
-use turnpoint::path::{RelPath, printable, shell_word};
+use turnpoint::path::{RelPath, printable, shell_path};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
 
@@ -213,7 +213,7 @@ fn tell_written(file: &Path, context: &mut Context) -> io::Result<()> {
     context.printer.gap()?;
     context.printer.prose(&format!(
         "The plan is in {shown}; `turnpoint restore --apply {}` carries it out.",
-        shell_word(file)
+        shell_path(file)
     ))
 }
 

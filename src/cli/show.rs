@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreVerb, Tracked};
-use turnpoint::path::{printable, shell_word};
+use turnpoint::path::{printable, shell_path, shell_word};
 use turnpoint::{CheckpointSummary, ShownCheckpoint};
 
 use crate::cli::arguments::ShowArguments;
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
     if let Some(path) = rest.first() {
         let shown = printable(path.as_bytes());
         let message = format!("nothing is expected after the checkpoint, but there is `{shown}`");
-        let path = shell_word(path);
+        let path = shell_path(path);
         let named = &checkpoint.words[..checkpoint.words.len() - rest.len()];
         let mut named: Vec<String> = named.iter().map(shell_word).collect();
         let session =

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
-use turnpoint::path::{RelPath, printable, shell_word};
+use turnpoint::path::{RelPath, printable, shell_path};
 use turnpoint::{Error, Spec, Which};
 
 use crate::cli::context::Context;
@@ -54,7 +54,7 @@ pub(crate) fn parse<'a>(
             failure.hint(format!(
                 "it is a path here, and a checkpoint comes before a path, as in `latest {}`; \
                  `turnpoint list` shows what there is",
-                shell_word(&*first)
+                shell_path(&*first)
             ))
         } else {
             failure

@@ -196,7 +196,8 @@ impl GoingBackError {
                     sides(workspace, [before, checkpoint], checkpoint, conflicts);
                 format!(
                     "nothing was written; {changed} shows what it changed, {since} what was done since; \
-                     `turnpoint revert {} PATH...` takes back what you name alone",
+                     `turnpoint revert -C {} {} PATH...` takes back what you name alone",
+                    shell_word(workspace),
                     checkpoint.shell_word()
                 )
             }

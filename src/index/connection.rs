@@ -1,7 +1,7 @@
 //! Connections: how one is opened, what is set on it, and what its errors mean.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -128,15 +128,22 @@ pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Sleeps a moment where somebody else writes; `false` where that was done long enough.
+/// Sleeps a moment where somebody else writes, for the time that [`pause`] says; `false` where that was done
+/// long enough.
 fn wait_for_writer(pauses: i32) -> bool {
-    let waited =
-        limits::SQLITE_BUSY_PAUSE.saturating_mul(u32::try_from(pauses).unwrap_or_default());
-    let may_wait = waited < limits::SQLITE_BUSY;
-    if may_wait {
-        std::thread::sleep(limits::SQLITE_BUSY_PAUSE);
-    }
-    may_wait
+    let pause = pause(u32::try_from(pauses).unwrap_or_default());
+    pause.inspect(|pause| std::thread::sleep(*pause)).is_some()
+}
+
+/// How long to sleep after so many pauses; `None` where these were [`limits::SQLITE_BUSY`] together.
+fn pause(pauses: u32) -> Option<Duration> {
+    let short = limits::SQLITE_BUSY_PAUSE;
+    let Some(long_pauses) = pauses.checked_sub(limits::SQLITE_BUSY_SHORT_PAUSES) else {
+        return Some(short);
+    };
+    let long = short * 10;
+    let waited = short * limits::SQLITE_BUSY_SHORT_PAUSES + long.saturating_mul(long_pauses);
+    (waited < limits::SQLITE_BUSY).then_some(long)
 }
 
 /// Switches to WAL where the file is not in it yet, and believes only the answer: a file system
@@ -216,5 +223,20 @@ pub(super) fn failure(path: &Path, statement: &'static str, error: rusqlite::Err
         | Sqlite::IntegralValueOutOfRange(..)
         | Sqlite::InvalidColumnType(..) => damaged(error.to_string()),
         other => Error::Index { statement, source: Box::new(other) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_writer_is_waited_for_as_long_as_is_said() {
+        let pauses: Vec<Duration> = (0..).map_while(pause).collect();
+        assert_eq!(pauses.iter().sum::<Duration>(), limits::SQLITE_BUSY);
+        assert_eq!(pauses[499], Duration::from_millis(2));
+        assert_eq!(pauses[500], Duration::from_millis(20));
+        assert_eq!(pause(u32::MAX), None);
+        assert!(!wait_for_writer(i32::MAX));
     }
 }

@@ -253,6 +253,7 @@ fn spare(
     outcome.pruned = pruned;
     let spared: Vec<CheckpointId> = spared;
     outcome.kept.extend(spared.into_iter().map(|id| (id, reason)));
+    outcome.kept.sort();
 }
 
 /// Drops checkpoints. A base or target that an operation came to rely on after the plan stays.

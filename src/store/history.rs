@@ -19,6 +19,7 @@ use crate::journal::{Journal, JournalPhase};
 use crate::manifest::{Counts, Entry, EntryKind, Manifest, Trigger, read_entries};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
+use crate::runs;
 use crate::sessions::{Found, with_source};
 use crate::store::spec::{Spec, Which};
 use crate::store::{Reading, Store, open_root, session_name};
@@ -135,9 +136,9 @@ pub struct SessionSummary {
     pub roots: Vec<PathBuf>,
     /// How many manifests cannot be understood.
     pub unreadable: u64,
-    /// Whether nobody gave it its name and nothing is captured into it any more: it is the one to which the
-    /// checkpoints of one workspace go by themselves, and no directory is where that was.
-    pub is_left_behind: bool,
+    /// Whether nobody gave it its name and nothing is captured into it any more: checkpoints of the work tree
+    /// of a run went to it by themselves, and that is not there any more.
+    pub is_of_removed_run: bool,
 }
 
 /// A checkpoint with all that its manifest says.
@@ -597,7 +598,7 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
         latest: None,
         roots: Vec::new(),
         unreadable: 0,
-        is_left_behind: false,
+        is_of_removed_run: false,
     };
     let mut roots: BTreeSet<PathBuf> = BTreeSet::new();
     for item in items {
@@ -620,9 +621,11 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
         }
     }
     summary.roots = roots.into_iter().collect();
-    // One that cannot be looked for may be there.
-    let is_gone = |root: &PathBuf| disk::is_directory(root).is_ok_and(|is_there| !is_there);
-    summary.is_left_behind = is_by_itself
+    // Only of such is it no news that they are gone. One that cannot be looked for may be there.
+    let is_gone = |root: &PathBuf| {
+        runs::is_place_of_run(root) && disk::is_directory(root).is_ok_and(|is_there| !is_there)
+    };
+    summary.is_of_removed_run = is_by_itself
         && summary.unreadable == 0
         && !summary.roots.is_empty()
         && summary.roots.iter().all(is_gone);

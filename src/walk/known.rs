@@ -148,6 +148,19 @@ impl KnownRules {
         directories
     }
 
+    /// Those by which names at, below and above `paths`, and beside these, are judged.
+    pub(super) fn concerning(&self, paths: &[RelPath]) -> Self {
+        let concerns = |directory: &RelPath| {
+            let is_near =
+                |path: &RelPath| path.is_at_or_below(directory) || directory.is_at_or_below(path);
+            paths.iter().any(is_near)
+        };
+        let mut near = self.clone();
+        near.ignore_files.retain(|file| concerns(&file.path.parent().unwrap_or_default()));
+        near.repositories.retain(concerns);
+        near
+    }
+
     /// Where a directory had rules of its own from.
     fn own(&self, directory: &RelPath) -> OwnRules {
         let has = |file: RelPath| {

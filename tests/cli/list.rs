@@ -119,37 +119,44 @@ fn a_list_is_paged_from_its_end_where_it_is_longer_than_the_screen() {
 }
 
 #[test]
-fn sessions_that_nobody_named_of_directories_that_are_gone_are_counted() {
+fn sessions_of_runs_whose_work_trees_are_gone_are_counted() {
     let program = program();
+    let runs = program.root().join("elsewhere/.turnpoint/worktrees");
     let elsewhere = program.root().join("elsewhere");
-    for (directory, session) in [("gone", None), ("gone", Some("named")), ("there", None)] {
-        build(&elsewhere.join(directory), [("a.txt", file("a"))]);
-        let place = elsewhere.join(directory);
-        let mut capture = program.command(["-C", place.to_str().unwrap(), "capture", "-q"]);
+    for (directory, session) in [
+        (runs.join("gone"), None),
+        (runs.join("gone"), Some("named")),
+        (runs.join("there"), None),
+        (elsewhere.join("lost"), None),
+    ] {
+        build(&directory, [("a.txt", file("a"))]);
+        let mut capture = program.command(["-C", directory.to_str().unwrap(), "capture", "-q"]);
         run(capture.args(session.iter().flat_map(|name| ["--session", name]))).ok();
     }
     let sessions = ["list", "--sessions"];
     let before = program.run(sessions).ok();
-    assert_eq!((before.stdout.lines().count(), before.stderr.as_str()), (1 + 5, ""));
-    fs::remove_dir_all(elsewhere.join("gone")).unwrap();
+    assert_eq!((before.stdout.lines().count(), before.stderr.as_str()), (1 + 6, ""));
+    fs::remove_dir_all(runs.join("gone")).unwrap();
+    // What a person did away with is what is looked for.
+    fs::remove_dir_all(elsewhere.join("lost")).unwrap();
     let document = program.run(["list", "--sessions", "--json"]).ok().json();
-    assert_eq!(document["sessions"].as_array().unwrap().len(), 5);
+    assert_eq!(document["sessions"].as_array().unwrap().len(), 6);
     assert_eq!(document.get("notices"), None);
     let left = program.run(sessions).ok();
     let names = |stdout: &str| -> Vec<String> {
         let named = stdout.lines().skip(1).filter_map(|line| line.split_whitespace().rev().nth(1));
         named.map(|name| name.split('-').next().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&left.stdout), ["t", "s", "named", "there"]);
+    assert_eq!(names(&left.stdout), ["t", "s", "named", "there", "lost"]);
     assert_eq!(
         left.stderr,
-        "note: 1 session that nobody named is left out: its directory is gone; `turnpoint list \
-         --sessions --all` shows all\n"
+        "note: 1 session of a run whose work tree is gone is left out; `turnpoint list --sessions \
+         --all` shows all\n"
     );
     let newest = program.run(["list", "--sessions", "-n", "3"]).ok();
-    assert_eq!(names(&newest.stdout), ["s", "named", "there"]);
+    assert_eq!(names(&newest.stdout), ["named", "there", "lost"]);
     let all = program.run(["list", "--sessions", "--all"]).ok();
-    assert_eq!(names(&all.stdout), ["t", "s", "gone", "named", "there"]);
+    assert_eq!(names(&all.stdout), ["t", "s", "gone", "named", "there", "lost"]);
     assert_eq!(all.stderr, "");
     // What cannot be read is always told.
     let gone = names(&all.stdout).iter().position(|name| name == "gone").unwrap();

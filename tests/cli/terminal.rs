@@ -216,8 +216,11 @@ fn a_refusal_fits_the_terminal_and_its_commands_are_in_one_piece() {
     let is_long = |line: &&str| line.chars().count() > 40 && !line.contains('`');
     assert_eq!(shown.lines().find(is_long), None, "{shown}");
     assert!(shown.contains("\n  a.txt: the same lines were changed\n      since, or"), "{shown}");
-    for command in ["`turnpoint revert s:1 PATH...`", "`turnpoint log PATH --patch`"] {
-        assert!(shown.lines().any(|line| line.contains(command)), "{shown}");
+    let root = fs::canonicalize(program.workspace()).unwrap();
+    let diff = format!("`turnpoint diff -C {} s:0 s:1 -p -- a.txt`", root.display());
+    let revert = format!("`turnpoint revert -C {} s:1 PATH...`", root.display());
+    for command in [diff, revert] {
+        assert!(shown.lines().any(|line| line.contains(&command)), "{shown}");
     }
 }
 
