@@ -196,6 +196,11 @@ impl CheckpointId {
     pub fn shell_word(&self) -> String {
         shell_word(format!("{}:{}", self.session.as_str(), self.seq))
     }
+
+    /// The file of its manifest, below the directory of the sessions, as one word of a shell.
+    pub fn manifest_word(&self) -> String {
+        shell_word(format!("{}/{}.json", self.session.as_str(), self.seq))
+    }
 }
 
 impl fmt::Display for CheckpointId {

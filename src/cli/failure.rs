@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
-use turnpoint::path::{printable, shell_word};
+use turnpoint::path::printable;
 use turnpoint::{Error, ErrorClass, GoingBackError, IsolationError};
 
 use crate::cli::exit::Exit;
@@ -183,8 +183,7 @@ fn hint_of(error: &Error) -> Option<String> {
         Error::CheckpointUnreadable { checkpoint, path, .. } => {
             let is_manifest = path.extension().is_some_and(|extension| extension == "json");
             let quarantine = if is_manifest {
-                let file = shell_word(format!("{}/{}.json", checkpoint.session.as_str(), checkpoint.seq));
-                format!(": a backup, or `turnpoint quarantine {file}`")
+                format!(": a backup, or `turnpoint quarantine {}`", checkpoint.manifest_word())
             } else {
                 String::new()
             };

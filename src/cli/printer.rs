@@ -143,12 +143,24 @@ pub(crate) fn aside(text: &str) {
     }
 }
 
-/// As [`aside`] for a line of a list; what has no room goes below it, indented deeper than the next one.
+/// As [`aside`] for a line of a list below a heading.
 pub(crate) fn aside_item(text: &str) {
-    let room = width_of(&io::stderr()).map_or(usize::MAX, |width| width.saturating_sub(6));
-    for (at, part) in format::wrapped(text, room).iter().enumerate() {
-        aside(&format!("{}{part}", if at == 0 { "  " } else { "      " }));
+    for line in item_lines(text, width_of(&io::stderr())) {
+        aside(&line);
     }
+}
+
+/// A line of a list below a heading; what has no room goes below it, indented deeper than the next item.
+fn item_lines(text: &str, width: Option<usize>) -> Vec<String> {
+    const INDENT: &str = "  ";
+    const DEEPER: &str = "      ";
+    let Some(width) = width.filter(|width| INDENT.len() + text.chars().count() > *width) else {
+        return vec![format!("{INDENT}{text}")];
+    };
+    let room = width.saturating_sub(DEEPER.len()).max(10);
+    let parts = format::wrapped(text, room);
+    let indents = std::iter::once(INDENT).chain(std::iter::repeat(DEEPER));
+    parts.iter().zip(indents).map(|(part, indent)| format!("{indent}{part}")).collect()
 }
 
 fn hold_asides() {
@@ -337,16 +349,9 @@ impl Printer {
         Ok(())
     }
 
-    /// A line of a list below a heading; what has no room goes below it, indented deeper than the next item.
+    /// A line of a list below a heading.
     pub(crate) fn item(&mut self, text: &str) -> io::Result<()> {
-        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(6).max(10));
-        if self.width.is_none_or(|width| text.chars().count() + 2 <= width) {
-            return self.line(format_args!("  {text}"));
-        }
-        for (at, part) in format::wrapped(text, room).iter().enumerate() {
-            self.line(format_args!("{}{part}", if at == 0 { "  " } else { "      " }))?;
-        }
-        Ok(())
+        item_lines(text, self.width).iter().try_for_each(|line| self.line(format_args!("{line}")))
     }
 
     /// Text that is there and says nothing, where there are colors.

@@ -204,9 +204,8 @@ fn diagnosis(layout: &Layout, known: &[Workspace], finding: &Finding) -> Diagnos
         }
         FindingKind::PageDamaged => match finding.checkpoints.first() {
             Some(id) => format!(
-                "{heals}; `turnpoint quarantine {}/{}.json` gives a checkpoint up",
-                shell_word(id.session.as_str()),
-                id.seq
+                "{heals}; `turnpoint quarantine {}` gives a checkpoint up",
+                id.manifest_word()
             ),
             None => heals.to_owned(),
         },
