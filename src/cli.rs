@@ -68,7 +68,7 @@ use arguments::{Arguments, CheckpointsCommand, Command};
 use context::Context;
 use exit::Exit;
 use failure::Outcome;
-use settings::{Missing, Settings};
+use settings::{Settings, UserFile};
 
 /// Runs the program to its end.
 pub(crate) fn main() -> ExitCode {
@@ -80,11 +80,11 @@ pub(crate) fn main() -> ExitCode {
         return complete::run(words, arguments.global.directory).into();
     }
     let style = printer::Style::of(&arguments.global);
-    let missing = match &arguments.command {
-        Command::Config(arguments) if arguments.makes_user_file() => Missing::Made,
-        _ => Missing::Missed,
+    let user = match &arguments.command {
+        Command::Config(arguments) => arguments.user_file(),
+        _ => UserFile::Obeyed,
     };
-    let mut context = match Settings::resolve(&arguments.global, missing)
+    let mut context = match Settings::resolve(&arguments.global, user)
         .and_then(|settings| Context::new(settings, style))
     {
         Ok(context) => context,

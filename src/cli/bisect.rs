@@ -96,7 +96,7 @@ fn ends(
     else {
         let message = "two checkpoints are expected, a good one and a bad one";
         return Err(Failure::own(Exit::Usage, "usage", message)
-            .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
+            .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`; a label with its session: `fix-login:@works`"));
     };
     diff::resolve_both(&good, bad, context)
 }

@@ -22,7 +22,7 @@ use crate::cli::arguments::{Arguments, CompleteArguments, Shell};
 use crate::cli::exit::Exit;
 use crate::cli::format;
 use crate::cli::moment::moment;
-use crate::cli::settings::{Missing, Settings};
+use crate::cli::settings::{Settings, UserFile};
 use crate::cli::target::{self, Target};
 
 /// How long somebody waits at most.
@@ -331,7 +331,7 @@ impl Place {
     fn of(typed: &Typed<'_>, directory: Option<PathBuf>) -> Option<Self> {
         let directory = typed.directory.clone().or(directory);
         let is_named = directory.is_some();
-        let settings = Settings::of_directory(directory, Missing::Missed).ok()?;
+        let settings = Settings::of_directory(directory, UserFile::Obeyed).ok()?;
         Some(Self {
             store: Store::at(&settings.home),
             directory: settings.directory,

@@ -16,7 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::json::PathDocument;
 use crate::cli::printer;
-use crate::cli::settings::{Missing, user_file, variable};
+use crate::cli::settings::{UserFile, user_file, variable};
 use crate::cli::table::{Align, Table};
 
 #[derive(Serialize)]
@@ -93,14 +93,14 @@ fn change(
 ) -> Outcome<Exit> {
     let setting = Setting::named(name).ok_or_else(|| unknown(name))?;
     let is_made = value.is_some() && !is_local;
-    let user_file = user_file(if is_made { Missing::Made } else { Missing::Missed })?;
+    let user_file = user_file(if is_made { UserFile::Made } else { UserFile::Changed })?;
     let file = match user_file.as_deref() {
         _ if is_local => SettingsFile::Workspace(root),
         Some(path) => SettingsFile::User(path),
         None => {
             let message = "there is no settings file of the user";
             return Err(Failure::own(Exit::Usage, "no-user-file", message)
-                .hint("set TURNPOINT_CONFIG to the file that shall be made, or HOME"));
+                .hint("set TURNPOINT_CONFIG to the file that is to be changed, or HOME"));
         }
     };
     let configuration = context.settings.configuration.clone();

@@ -230,7 +230,9 @@ impl Context {
         }
         if !is_told && !self.is_json() && !self.is_quiet() {
             let way_out = self.way_out(root);
-            let text = format!("until it is mended `restore` and `undo` refuse; {way_out}");
+            let text = format!(
+                "until it is mended `restore`, `undo` and the like refuse, and `diff` against the disk; {way_out}"
+            );
             self.printer.style().complain(Kind::Hint, &text);
         }
         configuration

@@ -338,6 +338,9 @@ fn session_document(session: &SessionSummary) -> SessionDocument {
     }
 }
 
+/// How many workspaces of a session a line of a list names; the others are counted.
+const ROOTS_SHOWN_MAX: usize = 3;
+
 fn sessions_table(sessions: &[SessionSummary]) -> Table {
     let mut table = Table::new([
         ("AGE", Align::Right),
@@ -349,7 +352,12 @@ fn sessions_table(sessions: &[SessionSummary]) -> Table {
     let now = Timestamp::now();
     for session in sessions {
         let mut parts = vec![session.name.to_string()];
-        parts.extend(session.roots.iter().map(|root| printable(root.as_os_str().as_bytes())));
+        let roots = session.roots.iter().map(|root| printable(root.as_os_str().as_bytes()));
+        parts.extend(roots.take(ROOTS_SHOWN_MAX));
+        let more = session.roots.len().saturating_sub(ROOTS_SHOWN_MAX);
+        if more > 0 {
+            parts.push(format!("[{} more]", format::number(more as u64)));
+        }
         if session.unreadable > 0 {
             parts.push(format!("[{} unreadable]", session.unreadable));
         }

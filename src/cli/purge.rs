@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
-use turnpoint::path::{printable, shell_word};
+use turnpoint::path::{printable, shell_path, shell_word};
 use turnpoint::{
     Holder, KeptContent, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath, Removed,
 };
@@ -219,7 +219,7 @@ fn command_for(holder: &Holder, is_here: bool) -> String {
         (false, false) => format!("--workspace {} ", holder.workspace),
     };
     let path = literal(holder.path.as_bytes());
-    format!("turnpoint {place}purge {}", shell_word(OsStr::from_bytes(&path)))
+    format!("turnpoint {place}purge {}", shell_path(OsStr::from_bytes(&path)))
 }
 
 /// A path that is meant as it is and not as a pattern.

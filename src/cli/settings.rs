@@ -32,17 +32,22 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Looks at arguments, environment and current directory.
-    pub(crate) fn resolve(arguments: &GlobalArguments, missing: Missing) -> Outcome<Self> {
-        let settings = Self::of_directory(arguments.directory.clone(), missing)?;
+    pub(crate) fn resolve(arguments: &GlobalArguments, user: UserFile) -> Outcome<Self> {
+        let settings = Self::of_directory(arguments.directory.clone(), user)?;
         Ok(Self { workspace: arguments.workspace, ..settings })
     }
 
     /// Where a directory is named, or is not, and nothing else.
-    pub(crate) fn of_directory(named: Option<PathBuf>, missing: Missing) -> Outcome<Self> {
+    pub(crate) fn of_directory(named: Option<PathBuf>, user: UserFile) -> Outcome<Self> {
         let is_named = named.is_some();
         let directory = named.unwrap_or_else(|| PathBuf::from("."));
-        let configuration =
-            Configuration::read(user_file(missing)?.as_deref(), variable).map_err(with_way_out)?;
+        let configuration = match Configuration::read(user_file(user)?.as_deref(), variable) {
+            Err(Error::Configuration(_)) if user != UserFile::Obeyed => {
+                Configuration::read(None, variable)
+            }
+            read => read,
+        };
+        let configuration = configuration.map_err(with_way_out)?;
         let values = configuration.settings();
         Ok(Self {
             home: sessions_home(values.home.as_deref())?,
@@ -75,24 +80,26 @@ pub(crate) fn add_hint(problem: &mut ConfigurationProblem, more: &str) {
     problem.hint.push_str(more);
 }
 
-/// What a settings file means that `TURNPOINT_CONFIG` names and that is not there.
+/// What the user's settings file is to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// One that was named is missed: to go on without it would not do what it says.
-    Missed,
-    /// It is about to be made.
+pub(crate) enum UserFile {
+    /// Where it was named and is not there, or cannot be obeyed, going on would not do what it says.
+    Obeyed,
+    /// It is about to be changed: what is wrong in it may be mended by that.
+    Changed,
+    /// As [`UserFile::Changed`], and made where it is not there.
     Made,
 }
 
 /// Whether a path lies in the store, or where it would be.
 pub(crate) fn is_in_store(path: &Path) -> bool {
-    Settings::of_directory(None, Missing::Missed)
+    Settings::of_directory(None, UserFile::Obeyed)
         .is_ok_and(|settings| path.starts_with(settings.home))
 }
 
 /// The user's settings file: the one that `TURNPOINT_CONFIG` names, and none where that is empty; else the
 /// one in its usual place, where it need not be, if that is known.
-pub(crate) fn user_file(missing: Missing) -> Outcome<Option<PathBuf>> {
+pub(crate) fn user_file(user: UserFile) -> Outcome<Option<PathBuf>> {
     let Some(named) = std::env::var_os("TURNPOINT_CONFIG") else {
         let directories = etcetera::base_strategy::Xdg::new().ok();
         return Ok(directories.map(|xdg| xdg.config_dir().join("turnpoint/config.toml")));
@@ -102,7 +109,7 @@ pub(crate) fn user_file(missing: Missing) -> Outcome<Option<PathBuf>> {
     }
     let path = PathBuf::from(named);
     match path.symlink_metadata() {
-        Err(source) if missing == Missing::Missed || source.kind() != ErrorKind::NotFound => {
+        Err(source) if user != UserFile::Made || source.kind() != ErrorKind::NotFound => {
             Err(Error::Io { verb: "read", path, source }.into())
         }
         _ => Ok(Some(path)),

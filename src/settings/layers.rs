@@ -306,7 +306,7 @@ impl Configuration {
 }
 
 /// What to do about a file that is no settings file.
-const MEND: &str = "mend it, or move the file away";
+const MEND: &str = "mend it with an editor, or move the file away";
 
 fn who_may_say(setting: &Setting) -> String {
     let (name, variable) = (setting.name, setting.variable());

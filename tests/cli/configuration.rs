@@ -202,7 +202,7 @@ fn a_broken_workspace_file_stops_what_would_change_the_workspace_by_it() {
             format!("error: {}:1:9: it is not TOML: ", workspace_file(&program).display());
         assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
         assert!(
-            refused.stderr.contains("\nhint: mend it, or move the file away"),
+            refused.stderr.contains("\nhint: mend it with an editor, or move the file away"),
             "{}",
             refused.stderr
         );
@@ -715,11 +715,27 @@ fn a_file_is_not_made_longer_than_it_is_read() {
 }
 
 #[test]
+fn what_is_wrong_in_the_users_file_can_be_set_right() {
+    let program = program();
+    let file = "color = 3\n[retention]\nkeep = \"many\"\n";
+    configure(&program, file);
+    // Half of it would still not be obeyed.
+    let refused = program.run(["config", "set", "retention.keep", "7"]).exits(2).stderr;
+    assert!(refused.contains("color"), "{refused}");
+    configure(&program, "[retention]\nkeep = \"many\"\n");
+    program.run(["config", "set", "retention.keep", "7"]).ok();
+    assert_eq!(program.run(["config", "get", "retention.keep"]).ok().stdout, "7\n");
+    configure(&program, "[retention]\nkeep = \"many\"\n");
+    program.run(["config", "unset", "retention.keep"]).ok();
+    assert_eq!(program.run(["config", "get", "retention.keep"]).ok().stdout, "20\n");
+}
+
+#[test]
 fn beside_a_broken_file_it_is_told_what_works() {
     let program = program();
     program.run(["capture", "--session", "s"]).ok();
     fs::write(workspace_file(&program), "broken").unwrap();
-    let way_out = "hint: until it is mended `restore` and `undo` refuse; `turnpoint restore CHECKPOINT \
+    let way_out = "hint: until it is mended `restore`, `undo` and the like refuse, and `diff` against the disk; `turnpoint restore CHECKPOINT \
                    .turnpoint.toml` brings an earlier one back; `cat` and `restore --into DIR` work";
     for arguments in [&["capture"][..], &["exec", "--session", "s", "--", "true"]] {
         let told = program.run(arguments).stderr;

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use crate::cli::settings::UserFile;
+
 /// Show the settings, and change them
 ///
 /// A setting is given in the environment, in the user's file `turnpoint/config.toml` in the XDG
@@ -28,9 +30,13 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
-    /// Whether the user's file is written to, and made where it is missing.
-    pub(crate) const fn makes_user_file(&self) -> bool {
-        matches!(self.command, ConfigCommand::Set { local: false, .. })
+    /// What becomes of the user's file.
+    pub(crate) const fn user_file(&self) -> UserFile {
+        match self.command {
+            ConfigCommand::Set { local: false, .. } => UserFile::Made,
+            ConfigCommand::Unset { local: false, .. } => UserFile::Changed,
+            _ => UserFile::Obeyed,
+        }
     }
 }
 

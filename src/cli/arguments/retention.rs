@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::{duration, number};
 
-/// Drop old checkpoints
+/// Drop old checkpoints, of all workspaces
 ///
-/// What the settings say stays: of each session the newest 20, with as many safety checkpoints, unless
+/// What the settings say stays: of each session of the store the newest 20, with as many safety checkpoints, unless
 /// `retention.keep` and its like say otherwise. Each capture does this for its own session. A --keep-...
 /// rule takes the place of its setting for this once; what one rule keeps stays. Pinned checkpoints, and
 /// the newest of each workspace, always stay. With a rule it asks; without a terminal it needs --yes.
