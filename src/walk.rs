@@ -463,7 +463,11 @@ fn finish(
     if !tracked::is_as_known(&answers, &options.tracked, in_force)
         && let Some(known) = known
     {
-        if known.remainder.is_some() {
+        // What was held because git tracks it has not been judged anew where hints were followed, so it would
+        // not be found among what rules leave out.
+        let is_hinted = listed.listed.is_some();
+        let is_new = !tracked::is_unchanged(&answers, &options.tracked, in_force);
+        if known.remainder.is_some() || is_hinted && is_new {
             return Ok(None);
         }
         listed.report_all(&known.entries);

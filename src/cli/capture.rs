@@ -119,6 +119,10 @@ fn paths_of_list(
     for word in text.split(|&byte| byte == end).filter(|word| !word.is_empty()) {
         match target::path_inside(root, directory, OsStr::from_bytes(word))? {
             Some(path) => paths.push(path),
+            // All that is here is below it.
+            None if target::is_above(root, directory, OsStr::from_bytes(word)) => {
+                paths.push(RelPath::root());
+            }
             None => outside += 1,
         }
     }

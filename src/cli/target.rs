@@ -169,6 +169,11 @@ pub(crate) fn path_inside(
     inside(root, directory, word).map(|inside| rel_path(&inside, word)).transpose()
 }
 
+/// Whether `word`, seen from `directory`, means a directory that the workspace `root` lies in.
+pub(crate) fn is_above(root: &Path, directory: &Path, word: &OsStr) -> bool {
+    root.starts_with(without_dots(&directory.join(word)))
+}
+
 /// `word` seen from `directory`, relative to `root`.
 fn relative(root: &Path, directory: &Path, word: &OsStr) -> turnpoint::Result<RelPath> {
     // An unset variable of a script must not stand for the whole tree.

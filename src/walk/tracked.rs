@@ -160,11 +160,14 @@ impl TrackedCache {
 /// Whether git had nothing new to say, under the same rules, and had said that there is nothing to add
 /// and nothing to mark.
 pub(super) fn is_as_known(answers: &[Answer], cache: &TrackedCache, rules: Digest) -> bool {
-    let is_unchanged = |answer: &Answer| matches!(answer.tracked, Outcome::Unchanged);
     let says_nothing = |known: &Known| known.excluded.is_empty() && known.sparse.is_empty();
-    answers.iter().all(is_unchanged)
-        && (answers.is_empty() || cache.rules == rules.to_string())
-        && cache.repositories.iter().all(says_nothing)
+    is_unchanged(answers, cache, rules) && cache.repositories.iter().all(says_nothing)
+}
+
+/// Whether git had nothing new to say, under the same rules.
+pub(super) fn is_unchanged(answers: &[Answer], cache: &TrackedCache, rules: Digest) -> bool {
+    let is_unchanged = |answer: &Answer| matches!(answer.tracked, Outcome::Unchanged);
+    answers.iter().all(is_unchanged) && (answers.is_empty() || cache.rules == rules.to_string())
 }
 
 /// Works out the lists, from git's answers and, where it was not asked or gave none, from the cache.

@@ -102,3 +102,59 @@ fn what_is_counted_as_not_held_goes_on_to_be_counted() {
     let run = with_list(&program, b"d/b.txt\n", &["-", "--json", "--if-changed"]).ok();
     assert_eq!(run.json()["created"], json!(false), "{}", run.stdout);
 }
+
+/// What git tracks although rules leave it out is held by what git says of all paths, and the walk by a list
+/// sees few of them.
+#[test]
+fn what_git_tracks_in_a_directory_that_is_left_out_stays_held() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let files = ["p/target/f", "p/target/s/a", "p/target/s/t/b", "r/dist/f"];
+    build(&program.workspace(), files.map(|path| (path, file("1"))));
+    for number in 0..40 {
+        build(&program.workspace(), [(&*format!("q{number}/f"), file("q"))]);
+    }
+    let git = |arguments: &[&str]| {
+        let mut command = program.other("git");
+        run(command.current_dir(program.workspace()).args(arguments)).ok();
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-Af"]);
+    let capture = || {
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        program.run(["capture", "--session", "s"]).ok();
+    };
+    let held = |path: &str| program.run(["cat", "s:latest", path]);
+    capture();
+    capture();
+    // The index changes, and the list that follows from it is made by a walk of few paths.
+    fs::write(program.workspace().join("g"), "1").unwrap();
+    git(&["add", "g"]);
+    with_list(&program, b"g", &["-"]).ok();
+    fs::write(program.workspace().join("r/dist/f"), "2").unwrap();
+    with_list(&program, b"r/dist/f", &["-"]).ok();
+    assert_eq!(held("r/dist/f").ok().stdout, "2");
+    capture();
+    fs::write(program.workspace().join("p/target/f"), "9").unwrap();
+    capture();
+    for (path, content) in [("p/target/f", "9"), ("r/dist/f", "2"), ("p/target/s/t/b", "1")] {
+        assert_eq!(held(path).ok().stdout, content, "{path}");
+    }
+    // What git does not track there is left out, wherever the list leads to it.
+    for path in ["p/target/u", "p/target/s/u", "p/target/s/t/u", "p/target/s/x/y"] {
+        build(&program.workspace(), [(path, file("untracked"))]);
+        with_list(&program, path.as_bytes(), &["-"]).ok();
+        held(path).exits(2);
+        assert_eq!(held("p/target/s/a").ok().stdout, "1", "{path}");
+    }
+}
+
+#[test]
+fn a_directory_above_the_workspace_is_everything_in_it() {
+    let program = captured();
+    for above in ["..", "/", "../.."] {
+        fs::write(program.workspace().join("d/b.txt"), above).unwrap();
+        let run = with_list(&program, above.as_bytes(), &["-"]).ok();
+        assert_eq!(content(&program, "s:latest"), above);
+        assert!(!run.stderr.contains("outside"), "{}", run.stderr);
+    }
+}

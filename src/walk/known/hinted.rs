@@ -4,6 +4,7 @@ use rayon::ThreadPool;
 
 use crate::disk::FileKind;
 use crate::error::Result;
+use crate::manifest::{EntryKind, Listed};
 use crate::monitor::Monitor;
 use crate::path::{RelPath, at_or_below};
 use crate::walk::CachedEntry;
@@ -55,6 +56,14 @@ pub(in crate::walk) fn revisit_hinted(
                 break;
             }
         }
+    }
+    // Of what is in a partial one the rules alone do not tell what is held.
+    let is_partial = |(number, _): (usize, &bool)| {
+        let kind = &known[table.directories[number]].entry.kind;
+        *kind == EntryKind::Dir { listed: Listed::Partial }
+    };
+    if is_hinted.iter().enumerate().filter(|(_, is_hinted)| **is_hinted).any(is_partial) {
+        return Ok(None);
     }
     let revisited = is_hinted.into_iter().map(|is_hinted| {
         let as_known = Same::default();
