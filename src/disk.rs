@@ -32,9 +32,9 @@ pub(crate) use lease::{Lease, is_alive, leases, remove_dead};
 pub(crate) use lock::{Lock, LockKind, lock, try_lock, try_lock_directory};
 pub(crate) use names::{
     Extent, copy_attributes, copy_file, extent, finish_file, hash_file, is_abandoned, is_directory,
-    list_dir, make_directory_if_missing, modified_ns, open_up, overwrite, read_start, real_path,
-    remove_abandoned, remove_directory_if_empty, remove_file, remove_tree, replace, require_space,
-    reserve, set_file_mode, touch,
+    joined, list_dir, make_directory_if_missing, modified_ns, open_up, overwrite, read_start,
+    real_path, remove_abandoned, remove_directory_if_empty, remove_file, remove_tree, replace,
+    require_space, reserve, set_file_mode, touch,
 };
 pub(crate) use small::{
     Created, append_line, append_line_soon, append_missing_line, check_size, create_dir_with,

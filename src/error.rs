@@ -28,6 +28,7 @@ pub(crate) use context::{IoContext, not_understood};
 pub use details::{BadFile, InvalidRange, LostContent, MergeConflict, NoneSoOld, Repair};
 pub use going_back::GoingBackError;
 pub use isolation::IsolationError;
+pub(crate) use isolation::REMOVE_WORK_TREE;
 pub use purge::PurgeError;
 pub use query::QueryError;
 

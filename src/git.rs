@@ -4,8 +4,9 @@
 //! So nothing of the caller's environment may say which repository is meant, nothing in the
 //! repository's configuration may name a program that then runs, and every run has a
 //! closed stdin and a bounded output. One that reads an index or a HEAD for a capture has a deadline; one that
-//! makes, looks at or removes a work tree has none, and ends when the caller asks for it. git is never needed: a machine without it, or a repository that
-//! it refuses, is an outcome ([`GitError`]), not a failure of the capture.
+//! makes, looks at or removes a work tree has none, and ends when the caller asks for it. git is never needed:
+//! a machine without it, or a repository that it refuses, is an outcome ([`GitError`]), not a failure of the
+//! capture.
 
 mod locks;
 mod status;
@@ -29,11 +30,11 @@ use crate::manifest::GitState;
 use crate::path::{RelPath, printable};
 
 pub(crate) use locks::{RefLock, clear_locks};
-pub(crate) use status::{Status, commit_staged, count_changed, status};
+pub(crate) use status::{Status, commit_staged, count_changed, is_sparse, status};
 pub(crate) use worktree::{
     Administration, Place, Tips, add_worktree, administer, administration, common_dir, complete,
-    count_since, delete_branch, exclude, exists, is_ignored, keep, kept_refs, lead_back,
-    only_led_to_by, place_of, put_back, remove_worktree, tips,
+    count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep, kept_refs,
+    lead_back, only_led_to_by, place_of, remove_worktree, tips,
 };
 
 /// What git exports to its hooks and reads back, which would lead our runs into another repository:

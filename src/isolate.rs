@@ -1,14 +1,17 @@
 //! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing
 //! it.
 //!
-//! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git.
+//! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git, other than
+//! what git has left of one and does not know any more.
 
 mod extras;
+mod leftover;
 mod making;
 mod removing;
 
 pub(crate) use extras::bring_along;
 pub use extras::{BroughtAlong, Extra, ExtraKind};
+pub(crate) use leftover::Leftover;
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
     Found, Kept, Stage, clear_locks, content, find, keep, lead_back, left_out, look, make_durable,
@@ -69,6 +72,8 @@ pub struct RemovedRun {
     pub id: RunId,
     /// The checkpoint that holds the files that were in its work tree; `None` where it had none of its own.
     pub kept: Option<CheckpointId>,
+    /// The checkpoints that hold what came into it after its removal had begun and was cut off.
+    pub further: Vec<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
     /// What went with it and is held nowhere: what git ignores, and what was given up.

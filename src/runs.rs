@@ -65,6 +65,8 @@ pub(crate) struct RunRecord {
     pub(crate) before: Option<CheckpointId>,
     /// The checkpoint that holds what was in the work tree when it was removed.
     pub(crate) kept: Option<CheckpointId>,
+    /// The checkpoints that hold what came into the work tree after that: its removal had begun, and was cut off.
+    pub(crate) further: Vec<CheckpointId>,
     /// The refs that lead to commits which only the run had.
     pub(crate) refs: Vec<String>,
     /// What `kept` was to hold; `None` before a removal.
@@ -125,6 +127,8 @@ struct WireRecord {
     refs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holds: Option<Holds>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    further: Vec<WireCheckpoint>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     applied: Option<WireCheckpoint>,
 }
@@ -325,6 +329,7 @@ fn encode(record: &RunRecord) -> Result<Vec<u8>> {
         status: record.status,
         before: record.before.as_ref().map(checkpoint),
         kept: record.kept.as_ref().map(checkpoint),
+        further: record.further.iter().map(checkpoint).collect(),
         refs: record.refs.clone(),
         holds: record.holds,
         applied: record.applied.as_ref().map(checkpoint),
@@ -345,10 +350,9 @@ fn decode(wire: WireRecord, workspace: WorkspaceId, id: RunId) -> Result<RunReco
     };
     let session =
         |text: &str| SessionName::new(text).map_err(|error| format!("its session: {error}"));
-    let checkpoint = |wire: Option<WireCheckpoint>| {
-        let Some(wire) = wire else { return Ok::<_, String>(None) };
+    let checkpoint = |wire: WireCheckpoint| {
         let seq = Seq::new(wire.seq).ok_or_else(|| format!("{} is no number", wire.seq))?;
-        Ok(Some(CheckpointId { session: session(&wire.session)?, seq }))
+        Ok::<_, String>(CheckpointId { session: session(&wire.session)?, seq })
     };
     let time = |text: &str| text.parse().map_err(|error| format!("`{text}`: {error}"));
     Ok(RunRecord {
@@ -363,11 +367,12 @@ fn decode(wire: WireRecord, workspace: WorkspaceId, id: RunId) -> Result<RunReco
         started_at: time(&wire.started_at)?,
         ended_at: wire.ended_at.as_deref().map(time).transpose()?,
         status: wire.status,
-        before: checkpoint(wire.before)?,
-        kept: checkpoint(wire.kept)?,
+        before: wire.before.map(checkpoint).transpose()?,
+        kept: wire.kept.map(checkpoint).transpose()?,
+        further: wire.further.into_iter().map(checkpoint).collect::<Result<_, _>>()?,
         refs: wire.refs,
         holds: wire.holds,
-        applied: checkpoint(wire.applied)?,
+        applied: wire.applied.map(checkpoint).transpose()?,
     })
 }
 
@@ -398,6 +403,7 @@ mod tests {
             status: None,
             before: None,
             kept: None,
+            further: Vec::new(),
             refs: Vec::new(),
             holds: None,
             applied: None,
@@ -411,6 +417,7 @@ mod tests {
             (Some(3), Some(checkpoint(0)), Some(checkpoint(7)));
         record.refs = vec!["refs/turnpoint/removed/x/branch".to_owned()];
         record.holds = Some(Holds { ignored: true, all: false });
+        record.further = vec![checkpoint(8), checkpoint(9)];
         record.applied = Some(checkpoint(6));
         runs.write(&record).unwrap();
         assert_eq!(all(), (vec![record.clone()], vec![]));

@@ -321,7 +321,7 @@ fn tell_lacking(uncommitted: Option<u64>, context: &Context) {
         let paths = format::counted(count, "path", "paths");
         let text = format!(
             "what is not committed here ({paths}) is not in the run; after `turnpoint capture` `--from \
-             latest` brings it"
+             latest` brings what is new or changed, not what was deleted"
         );
         context.printer.style().complain(Kind::Note, &text);
     }
@@ -496,8 +496,8 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
         }
         Some(RunAccount { removed: Some(removed), .. }) => {
             style.complain(Kind::Note, &format!("its work tree {path} was removed"));
-            for line in worktree::left(removed.kept.as_ref(), &removed.refs, removed.left_out.files)
-            {
+            let RemovedRun { kept, further, refs, left_out, .. } = removed;
+            for line in worktree::left(kept.as_ref(), further, refs, left_out.files) {
                 printer::aside(&format!("  {line}"));
             }
         }

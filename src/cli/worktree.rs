@@ -167,6 +167,7 @@ struct RunDocument<'a> {
     bytes: Option<u64>,
     ignored: Option<LeftOutDocument>,
     kept: Option<IdDocument>,
+    further: Vec<IdDocument>,
     refs: &'a [String],
     applied: Option<IdDocument>,
 }
@@ -191,6 +192,7 @@ impl<'a> From<&'a RunSummary> for RunDocument<'a> {
             bytes: run.content.as_ref().map(|content| content.bytes),
             ignored: run.content.as_ref().map(|content| LeftOutDocument::from(&content.ignored)),
             kept: run.kept.as_ref().map(IdDocument::from),
+            further: run.further.iter().map(IdDocument::from).collect(),
             refs: &run.refs,
             applied: run.applied.as_ref().map(IdDocument::from),
         }
@@ -277,7 +279,7 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     for run in runs {
         let age = format::age(run.started_at, now);
         context.printer.line(format_args!("{}  {age}  {}", run.id, command(run)))?;
-        for line in left(run.kept.as_ref(), &run.refs, 0) {
+        for line in left(run.kept.as_ref(), &run.further, &run.refs, 0) {
             context.printer.line(format_args!("  {line}"))?;
         }
         if let Some(applied) = &run.applied {
@@ -305,19 +307,31 @@ pub(crate) fn named(paths: &[(RelPath, String)]) -> String {
 }
 
 /// What is left of a run that was removed, a line each; `gone` files of it are not.
-pub(crate) fn left(kept: Option<&CheckpointId>, refs: &[String], gone: u64) -> Vec<String> {
+pub(crate) fn left(
+    kept: Option<&CheckpointId>,
+    further: &[CheckpointId],
+    refs: &[String],
+    gone: u64,
+) -> Vec<String> {
     let but = match gone {
         0 => String::new(),
         _ => format!(", but for {} that went with it", format::counted(gone, "file", "files")),
     };
     let files = kept.map(|kept| format!("{kept} holds its files{but}"));
-    files.into_iter().chain(refs.iter().map(|name| format!("{name} leads to its work"))).collect()
+    let further =
+        further.iter().map(|id| format!("{id} holds what came while it was being removed"));
+    files
+        .into_iter()
+        .chain(further)
+        .chain(refs.iter().map(|name| format!("{name} leads to its work")))
+        .collect()
 }
 
 #[derive(Serialize)]
 pub(crate) struct RemovedDocument {
     run: String,
     kept: Option<IdDocument>,
+    further: Vec<IdDocument>,
     refs: Vec<String>,
     left_out: LeftOutDocument,
 }
@@ -346,6 +360,7 @@ impl From<&RemovedRun> for RemovedDocument {
         Self {
             run: removed.id.to_string(),
             kept: removed.kept.as_ref().map(IdDocument::from),
+            further: removed.further.iter().map(IdDocument::from).collect(),
             refs: removed.refs.clone(),
             left_out: LeftOutDocument::from(&removed.left_out),
         }
@@ -425,7 +440,8 @@ fn work_in(run: &RunSummary, holds_ignored: bool) -> String {
 
 fn tell(removed: &RemovedRun, context: &mut Context) -> io::Result<()> {
     context.printer.prose(&format!("removed run {}", removed.id))?;
-    for line in left(removed.kept.as_ref(), &removed.refs, removed.left_out.files) {
+    let RemovedRun { kept, further, refs, left_out, .. } = removed;
+    for line in left(kept.as_ref(), further, refs, left_out.files) {
         context.printer.line(format_args!("  {line}"))?;
     }
     Ok(())

@@ -278,7 +278,7 @@ pub(crate) fn open_up(dir: &Dir, name: &[u8]) -> Result<()> {
 }
 
 /// The path from `dir` of `name` in the directory `above`.
-fn joined(dir: &Dir, above: &RelPath, name: &[u8]) -> Result<RelPath> {
+pub(crate) fn joined(dir: &Dir, above: &RelPath, name: &[u8]) -> Result<RelPath> {
     let full = || dir.path_of(&[above.as_bytes(), b"/", name].concat());
     above.join(name).map_err(|error| unusable("examine", &full(), error.to_string()))
 }

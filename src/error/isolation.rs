@@ -8,6 +8,9 @@ use crate::id::{CheckpointId, RunId};
 use crate::limits;
 use crate::path::{RelPath, shell_word};
 
+/// What git is asked for last, when all of a work tree is held.
+pub(crate) const REMOVE_WORK_TREE: &str = "remove the work tree";
+
 /// Why a run cannot be made, found, applied or removed. Nothing is lost in any case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -341,7 +344,7 @@ impl IsolationError {
             Self::Unknown { path, kept: Some(kept) } => format!(
                 "git could not remove all of it; {kept} holds what was in it then: look at what is left \
                  in {} and remove it yourself",
-                path.display()
+                shell_word(path)
             ),
             Self::Unknown { path, kept: None } => {
                 format!(
@@ -353,7 +356,7 @@ impl IsolationError {
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
                 "if no git is at work in the repository, remove that file, and try again".to_owned()
             }
-            Self::Git { what: "remove the work tree", .. } => {
+            Self::Git { what: REMOVE_WORK_TREE, .. } => {
                 "what was to be held of it is held; once what stopped git is out of the way `turnpoint \
                  worktree prune` removes the rest"
                     .to_owned()

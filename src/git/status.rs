@@ -10,7 +10,7 @@ use super::{
     surrounded,
 };
 use crate::clock::Timestamp;
-use crate::disk::{self, Dir};
+use crate::disk::{self, Dir, FileKind};
 use crate::error::Result;
 use crate::path::{RelPath, at_or_below};
 
@@ -55,6 +55,23 @@ impl Status {
             || path.ancestors().any(|above| self.ignored.binary_search(&above).is_ok());
         let is_tracked = at_or_below(&self.tracked, path, |it| &it.path).next().is_some();
         if is_ignored { ignored } else { is_tracked }
+    }
+
+    /// Whether something that is tracked at or below `path`, which lies below `top`, is a directory there: of
+    /// a repository git has the commit that is checked out in it, and nothing else.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub(crate) fn has_repository(&self, top: &Dir, path: &RelPath) -> Result<bool> {
+        for index in at_or_below(&self.tracked, path, |it| &it.path) {
+            let path = &self.tracked[index].path;
+            let above = top.try_open_dir(&path.parent().unwrap_or_default())?;
+            let stat = above.map(|above| above.stat(path.name())).transpose()?.flatten();
+            if stat.is_some_and(|stat| stat.kind == FileKind::Dir) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -119,8 +136,8 @@ pub(crate) fn status(
     Ok(status)
 }
 
-/// How many paths of a work tree git finds not to be as in HEAD, as its user has it look: a whole directory that
-/// is not tracked is one.
+/// How many paths of a work tree git finds not to be as in HEAD, our own directory left out: a whole directory
+/// that is not tracked is one.
 ///
 /// # Errors
 /// See [`GitError`].
@@ -128,10 +145,30 @@ pub(crate) fn count_changed(
     repository: &Repository,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<u64, GitError> {
-    let words = ["status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty"];
-    let command = within(repository, &words);
+    let words = [
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+        "--",
+        ":(exclude,top).turnpoint",
+    ];
+    let mut command = within(repository, &words);
+    command.stdin(Stdio::null());
     let output = finish(command, &repository.top, Ending::Asked, is_cancelled)?.success()?;
     Ok(output.split(|&byte| byte == 0).filter(|line| !line.is_empty()).count() as u64)
+}
+
+/// Whether a work tree is a sparse checkout.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn is_sparse(repository: &Repository) -> Result<bool, GitError> {
+    let words = ["config", "--type=bool", "--get", "core.sparseCheckout"];
+    let answer = run(repository, &repository.top, &words, &|| false)?.found()?;
+    Ok(answer.is_some_and(|answer| answer.trim_ascii() == b"true"))
 }
 
 /// Those paths of the list of `git ls-files -v` that git does not look at, by `update-index --skip-worktree` or

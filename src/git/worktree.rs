@@ -17,6 +17,9 @@ use crate::path::RelPath;
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
 
+/// What git locks a work tree with while it makes it.
+const BEING_MADE: &str = "initializing";
+
 /// How often git is run again that stumbled over a work tree of somebody else's.
 const TRIES_MAX: u32 = 100;
 
@@ -282,7 +285,9 @@ pub(crate) fn administer(common_dir: &Path, path: &Path) -> Result<Administratio
     if !disk::make_directory_if_missing(&git_dir)? {
         return Err(Error::PlaceTaken { path: git_dir });
     }
-    Ok(Administration { git_dir, locked: None, leads_there: false })
+    // First, as git does it: `git worktree prune` takes away what lacks the rest.
+    put(&disk::Dir::open(&git_dir)?, "locked", BEING_MADE.as_bytes())?;
+    Ok(Administration { git_dir, locked: Some(BEING_MADE.to_owned()), leads_there: false })
 }
 
 /// The commits that are lost with a work tree and its branch, unless something else leads to them.
@@ -475,7 +480,21 @@ pub(crate) fn kept_refs(
 impl Administration {
     /// Whether git has not come to the end of making it.
     pub(crate) fn is_being_made(&self) -> bool {
-        self.locked.as_deref() == Some("initializing")
+        self.locked.as_deref() == Some(BEING_MADE)
+    }
+
+    /// Whether git can be asked about it: git that is killed over taking it away may have left a part.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.leads_there && ["HEAD", "commondir"].iter().all(|name| self.has(name))
+    }
+
+    /// Whether git can say by it what is in the work tree.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_readable() && self.has("index")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.git_dir.join(name).metadata().is_ok_and(|it| it.len() > 0)
     }
 }
 
@@ -601,34 +620,31 @@ pub(crate) fn complete(administration: &Administration, path: &Path, branch: &st
     Ok(())
 }
 
-/// Has HEAD and the index of a work tree be at `commit`, each where it is lost: the branch of it may be gone.
-///
-/// # Errors
-/// See [`GitError`].
-pub(crate) fn put_back(administration: &Administration, commit: &str) -> Result<(), GitError> {
-    let git_dir = &administration.git_dir;
-    let is_at = commit_of(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], |words| {
-        ask_of(git_dir, words, UNDISTURBED)
-    })?;
-    if is_at.is_none() {
-        let words = ["update-ref", "--no-deref", "HEAD", commit];
-        ask_of(git_dir, &words, UNDISTURBED)?.success()?;
-    }
-    if git_dir.join("index").symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    ask_of(git_dir, &["read-tree", commit], UNDISTURBED)?.success().map(drop)
-}
-
 /// Lets a work tree know where the repository is, as git does.
 ///
 /// # Errors
 /// [`crate::Error::Io`].
 pub(crate) fn lead_back(administration: &Administration, path: &Path) -> Result<()> {
-    let mut text = OsString::from("gitdir: ");
-    text.push(&administration.git_dir);
-    text.push("\n");
-    put(&disk::Dir::open(path)?, ".git", &text.into_vec())
+    put(&disk::Dir::open(path)?, ".git", &link_to(&administration.git_dir))
+}
+
+/// What is in the `.git` of a work tree that is kept in `git_dir`.
+fn link_to(git_dir: &Path) -> Vec<u8> {
+    [b"gitdir: ", git_dir.as_os_str().as_bytes(), b"\n"].concat()
+}
+
+/// Whether `.git` at the top of the work tree at `path` is a file, and leads to where git keeps, or kept, it;
+/// or leads nowhere yet, as it is left by who is killed over putting it there.
+///
+/// # Errors
+/// [`crate::Error::Io`].
+pub(crate) fn is_own_link(git_dir: &Path, path: &Path) -> Result<bool> {
+    let dir = disk::Dir::open(path)?;
+    if dir.stat(b".git")?.is_none_or(|stat| stat.kind != disk::FileKind::File) {
+        return Ok(false);
+    }
+    let text = disk::read_small(&path.join(".git"), limits::PATH_BYTES_MAX as u64)?;
+    Ok(text.is_some_and(|text| text.is_empty() || text == link_to(git_dir)))
 }
 
 /// Writes a small file anew. Whoever is killed over that finds it empty, or gone.

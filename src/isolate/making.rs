@@ -3,6 +3,9 @@
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use super::failed;
@@ -24,6 +27,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// As [`LOCK_TRIES`] for those who leave, whom others of these hold up for a moment only.
 const LEAVE_TRIES: u32 = 20;
+
+/// How long a command that is to run waits for a note.
+const COUNT_WAIT: Duration = Duration::from_secs(2);
 
 /// Where a run is made from.
 #[derive(Debug)]
@@ -120,7 +126,7 @@ pub(crate) fn session_name(common_dir: &Path) -> Result<SessionName> {
 /// # Errors
 /// What was begun is git's to take away then, and the caller's to look after.
 ///
-/// Cost: git looks at the checkout while it makes the work tree, and not after that.
+/// Cost: git looks at the checkout while it makes the work tree, and for two seconds after that at most.
 pub(crate) fn make(
     ground: &Ground,
     record: &RunRecord,
@@ -136,12 +142,42 @@ pub(crate) fn make(
     disk::require_space(&Dir::open(&place)?, 0, limits::DISK_FLOOR_BYTES)?;
     let (path, branch) = (record.path(), record.branch());
     let is_cancelled = || monitor.is_cancelled();
-    std::thread::scope(|threads| {
-        let uncommitted = threads.spawn(|| git::count_changed(repository, &is_cancelled).ok());
-        git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)
-            .map_err(failed("make a work tree"))?;
-        Ok(uncommitted.join().ok().flatten())
-    })
+    let counting = Counting::begin(repository);
+    git::add_worktree(repository, &path, &branch, commit, lock, &is_cancelled)
+        .map_err(failed("make a work tree"))?;
+    Ok(counting.end())
+}
+
+/// git that counts what is changed in a checkout, beside something that matters more. It ends when this goes, and
+/// is not waited for then: a file system may not answer at all.
+struct Counting {
+    is_over: Arc<AtomicBool>,
+    count: Receiver<Option<u64>>,
+}
+
+impl Counting {
+    fn begin(repository: &Repository) -> Self {
+        let (is_over, (sender, count)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let (repository, is_asked_to_end) = (repository.clone(), Arc::clone(&is_over));
+        std::thread::spawn(move || {
+            let is_cancelled = || is_asked_to_end.load(Ordering::Relaxed);
+            let count = git::count_changed(&repository, &is_cancelled).ok();
+            // Nobody may wait for it any more.
+            sender.send(count).ok();
+        });
+        Self { is_over, count }
+    }
+
+    /// The number, if git comes to it soon.
+    fn end(self) -> Option<u64> {
+        self.count.recv_timeout(COUNT_WAIT).ok().flatten()
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes the directories in which runs are, and holds them: whoever finds them empty, because another run

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::making::leave;
 use super::{LeftOut, RemoveOptions, RunContent, failed};
 use crate::disk::{self, Dir, Extent, Lock};
-use crate::error::{Error, IsolationError, Result};
+use crate::error::{Error, IsolationError, REMOVE_WORK_TREE, Result};
 use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
 use crate::id::RunId;
 use crate::manifest::{Entry, EntryKind, OmitReason};
@@ -23,8 +23,10 @@ pub(crate) enum Stage {
     Whole(WorkTree),
     /// git was killed over making it: nothing was run in it, and what is in it is the commit's.
     HalfMade,
-    /// git came to no end with removing it, and it and the repository do not know of each other any more.
-    HalfRemoved,
+    /// git was killed over removing it, and has taken away its link to the repository, which knows it.
+    Unlinked,
+    /// git could not remove all of it, and has forgotten it: nobody but us can say what is left in it.
+    Forgotten,
     /// Its directory is gone. git may still keep what belongs to it.
     Gone,
 }
@@ -49,14 +51,6 @@ pub(crate) struct Found {
     administration: Option<Administration>,
 }
 
-impl Found {
-    /// Whether git came to no end with removing it, so that [`lead_back`] has something to do.
-    pub(crate) fn is_half_removed(&self) -> bool {
-        let is_cut = || self.administration.as_ref().is_some_and(|it| !it.leads_there);
-        matches!(self.stage, Stage::HalfRemoved) || (matches!(self.stage, Stage::Gone) && is_cut())
-    }
-}
-
 /// What git says of a work tree at one moment.
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -67,8 +61,8 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// The commit that the branch leads to.
-    pub(crate) fn branch(self) -> Option<String> {
-        self.tips.branch
+    pub(crate) fn branch(&self) -> Option<String> {
+        self.tips.branch.clone()
     }
 
     /// Whether commits and index are as they were then, and git says the same of the files.
@@ -97,10 +91,12 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     });
     let is_half_made = is_making
         && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
-    let is_left = || {
-        let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
-        // What has a repository of its own there, or lies elsewhere, is another's.
-        record.kept.is_some() && is_dir(&path) && !is_dir(&path.join(".git"))
+    let is_unlinked = || -> Result<bool> {
+        let Some(known) = administration.as_ref().filter(|it| it.is_whole()) else {
+            return Ok(false);
+        };
+        let has_none = path.join(".git").symlink_metadata().is_err();
+        Ok(has_none || git::is_own_link(&known.git_dir, &path)?)
     };
     let stage = match repository {
         _ if is_half_made => Stage::HalfMade,
@@ -108,7 +104,10 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         _ if path.symlink_metadata().is_err() => Stage::Gone,
         // git was killed before it had put anything there, or while it took away what it had made.
         _ if is_making => Stage::HalfMade,
-        _ if is_removing && is_left() => Stage::HalfRemoved,
+        // What lies elsewhere is another's.
+        _ if is_removing && path.symlink_metadata().is_ok_and(|it| it.is_dir()) => {
+            if is_unlinked()? { Stage::Unlinked } else { Stage::Forgotten }
+        }
         _ => return Err(unknown(record)),
     };
     Ok(Found { stage, administration })
@@ -121,20 +120,24 @@ pub(crate) fn unknown(record: &RunRecord) -> Error {
     IsolationError::Unknown { path: record.path(), kept }.into()
 }
 
-/// Refuses a work tree that somebody is at work in, or that a person has locked, or in which something is mounted:
-/// what is there is not of the run, and git deletes it with the rest.
+/// Refuses a work tree that somebody is at work in, or that a person has locked, or on or in which something is
+/// mounted: what is there is not of the run, and git deletes it with the rest.
 ///
 /// # Errors
-/// [`IsolationError::InUse`], [`IsolationError::Locked`], [`IsolationError::Mounted`].
+/// [`IsolationError::InUse`], [`IsolationError::Locked`], [`IsolationError::Mounted`]; [`Error::Io`] where the
+/// kernel does not say.
 pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     let path = record.path();
     let locked = found.administration.as_ref().and_then(|it| it.locked.clone());
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
     }
-    // Where the kernel does not say, what is on another device is refused as not held.
-    if let Some(mount) = disk::mounts_below(&path).unwrap_or_default().first() {
-        return Err(IsolationError::Mounted { path: path.join(mount.as_os()) }.into());
+    let place = place(&record.top);
+    let is_in_it = |mount: &RelPath| mount.as_os().starts_with(record.id.to_string());
+    let mounts = disk::mounts_below(&place)?.into_iter().filter(is_in_it);
+    // The deepest has to go first.
+    if let Some(mount) = mounts.max_by_key(|mount| mount.components().count()) {
+        return Err(IsolationError::Mounted { path: place.join(mount.as_os()) }.into());
     }
     let processes = disk::processes_that_stay_in(&path)?;
     if !processes.is_empty() {
@@ -201,38 +204,49 @@ fn read_content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunC
     let commits = commits.map_err(failed("count commits"))?;
     let place = Dir::open(&place(&record.top))?;
     let bytes = disk::extent(&place, record.id.to_string().as_bytes())?.bytes;
-    let ignored = measured(record, kept.status.ignored().iter(), Vec::new())?;
+    let (ignored, _) = measured(record, kept.status.ignored().iter(), Vec::new())?;
     Ok(Some(RunContent { changed: kept.status.changed, commits, bytes, ignored }))
 }
 
-/// How much what git ignores in a work tree is, and `given_up`. What is ignored and has no file in it nobody
-/// misses.
+/// What may not be looked into, of which nobody knows how much it is.
+const UNKNOWN: Extent = Extent { files: 1, bytes: 0 };
+
+/// How much what git ignores in a work tree is, and `given_up`; and what of the ignored may not be looked into.
+/// What is ignored and has no file in it nobody misses.
 fn measured<'a>(
     record: &RunRecord,
     ignored: impl Iterator<Item = &'a RelPath>,
     given_up: Vec<(RelPath, String)>,
-) -> Result<LeftOut> {
+) -> Result<(LeftOut, Vec<(RelPath, String)>)> {
     let top = Dir::open(&record.path())?;
-    let mut all = Extent::default();
+    let (mut all, mut closed) = (Extent::default(), Vec::new());
     for (path, _) in &given_up {
-        all += extent_of(&top, path)?;
+        all += extent_of(&top, path)?.unwrap_or(UNKNOWN);
     }
     let mut paths = given_up;
     for path in ignored {
         let extent = extent_of(&top, path)?;
-        if extent.files > 0 {
-            all += extent;
+        if extent.is_none() {
+            closed.push((path.clone(), OmitReason::Unreadable.to_string()));
+        }
+        if extent.is_none_or(|extent| extent.files > 0) {
+            all += extent.unwrap_or(UNKNOWN);
             paths.push((path.clone(), OmitReason::Ignored.to_string()));
         }
     }
-    Ok(LeftOut { paths, files: all.files, bytes: all.bytes })
+    Ok((LeftOut { paths, files: all.files, bytes: all.bytes }, closed))
 }
 
-fn extent_of(top: &Dir, path: &RelPath) -> Result<Extent> {
-    let Some(above) = top.try_open_dir(&path.parent().unwrap_or_default())? else {
-        return Ok(Extent::default());
-    };
-    disk::extent(&above, path.name())
+/// `None` where something of it may not be looked into.
+fn extent_of(top: &Dir, path: &RelPath) -> Result<Option<Extent>> {
+    let above = top.try_open_dir(&path.parent().unwrap_or_default());
+    let extent = above.and_then(|above| {
+        above.map_or(Ok(Extent::default()), |above| disk::extent(&above, path.name()))
+    });
+    match extent {
+        Err(error) if disk::is_withheld(&error) => Ok(None),
+        extent => extent.map(Some),
+    }
 }
 
 /// Asks git what it has to say of a run.
@@ -251,12 +265,15 @@ pub(crate) fn look(
             let status = git::status(repository, &is_cancelled);
             (status.map_err(failed("look at the work tree"))?, git::index_stamp(repository))
         }
-        Stage::HalfMade | Stage::HalfRemoved | Stage::Gone => (Status::default(), None),
+        Stage::HalfMade | Stage::Unlinked | Stage::Forgotten | Stage::Gone => {
+            (Status::default(), None)
+        }
     };
     if let Some(what) = status.unfinished.filter(|_| !options.discard) {
         return Err(IsolationError::Unfinished { path: record.path(), what }.into());
     }
-    let git_dir = found.administration.as_ref().map(|it| it.git_dir.as_path());
+    let administration = found.administration.as_ref().filter(|it| it.is_readable());
+    let git_dir = administration.map(|it| it.git_dir.as_path());
     let tips = git::tips(&record.repository, &record.branch(), git_dir, &is_cancelled)
         .map_err(failed("look for commits"))?;
     Ok(Kept { status, tips, index })
@@ -317,8 +334,8 @@ pub(crate) fn keep(
     Ok(refs.into_keys().collect())
 }
 
-/// Makes durable what the refs of a run lead to, and these: git waits for neither, nor did the command that made
-/// the commits.
+/// Makes durable what the refs of a run lead to, and these: git waits for neither, nor did the command that
+/// made the commits.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -372,16 +389,19 @@ pub(crate) fn not_held(
             EntryKind::Omitted { reason, rest } => {
                 let has_own = is_version_control(path.name());
                 let is_spared = match reason {
-                    // What is tracked of it somebody had git take. A repository git does not look into, and
-                    // what it ignores there may be the work of another run.
-                    _ if has_own => kept.status.spares(path, false),
+                    // What is tracked of it somebody had git take. Into a repository git does not look, of which
+                    // it has one commit, and what it ignores there may be the work of another run.
+                    _ if has_own => {
+                        kept.status.spares(path, false)
+                            && !kept.status.has_repository(&top, path)?
+                    }
                     OmitReason::Sparse => true,
                     // What is mounted there is not git's, whatever it says.
                     OmitReason::Mount | OmitReason::Store => false,
                     // git says nothing of a directory in which there is no file.
                     OmitReason::Excluded | OmitReason::Ignored => {
                         kept.status.spares(path, !options.ignored)
-                            || extent_of(&top, path)?.files == 0
+                            || extent_of(&top, path)?.is_some_and(|extent| extent.files == 0)
                     }
                     _ => kept.status.spares(path, !options.ignored),
                 };
@@ -418,7 +438,7 @@ fn hides(named: &HashSet<&RelPath>, kept: &Kept, last: &RelPath) -> bool {
     at_or_below(differing, &directory, |path| path).any(|index| is_without_entry(&differing[index]))
 }
 
-/// What a removal leaves out: what git ignores, and `given_up`.
+/// What a removal leaves out: what git ignores, and `given_up`. And what of the ignored may not be looked into.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -427,7 +447,7 @@ pub(crate) fn left_out(
     entries: &[Entry],
     kept: &Kept,
     given_up: Vec<(RelPath, String)>,
-) -> Result<LeftOut> {
+) -> Result<(LeftOut, Vec<(RelPath, String)>)> {
     let mut omitted: Vec<&RelPath> = Vec::new();
     // The last names that have an entry, by their directory.
     let mut last: HashMap<RelPath, &RelPath> = HashMap::new();
@@ -456,29 +476,13 @@ pub(crate) fn left_out(
     measured(record, ignored.into_iter(), given_up)
 }
 
-/// Puts back what a removal that git came to no end with has taken away, and without which git says nothing of
-/// what is left, or not the same: what it keeps of the work tree, at the commit `head` where that is known, and its
-/// link to that.
+/// Puts back the link to the repository that a killed git has taken away, so that git judges what is left.
 ///
 /// # Errors
-/// [`Error::Io`], and what git says.
-pub(crate) fn lead_back(record: &RunRecord, found: &Found, head: Option<&str>) -> Result<()> {
-    let path = record.path();
-    let left = if disk::is_directory(&path)? { Some(Dir::open(&path)?) } else { None };
-    // Killed in the middle, this is done again: the link, which makes a whole work tree of it, is the last.
-    left.as_ref().map(|left| left.try_unlink(b".git")).transpose()?;
-    let made_anew;
-    let administration = if let Some(administration) = &found.administration {
-        administration
-    } else {
-        made_anew = git::administer(&record.repository, &path)?;
-        &made_anew
-    };
-    git::complete(administration, &path, &record.branch())?;
-    if let Some(head) = head {
-        git::put_back(administration, head).map_err(failed("put back what the run was at"))?;
-    }
-    left.map_or(Ok(()), |_| git::lead_back(administration, &path))
+/// [`Error::Io`].
+pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
+    let administration = found.administration.as_ref();
+    administration.map_or(Ok(()), |it| git::lead_back(it, &record.path()))
 }
 
 /// Removes the work tree and the branch, each also where the other cannot be removed, and the directories
@@ -515,11 +519,14 @@ pub(crate) fn remove(
             }
             is_known = true;
         }
+    } else if let Some(administration) = &found.administration {
+        // Of one that is gone git may have left a part of what it kept.
+        git::complete(administration, &path, &record.branch())?;
     }
     let tree =
         if is_known { git::remove_worktree(common_dir, &path, is_half_made, lock) } else { Ok(()) };
     let branch = git::delete_branch(common_dir, &path, &record.branch(), commit, lock);
     leave(&record.top);
-    tree.map_err(failed("remove the work tree"))?;
+    tree.map_err(failed(REMOVE_WORK_TREE))?;
     branch.map_err(failed("delete the branch"))
 }

@@ -125,6 +125,15 @@ impl Store {
                         "what was held of it when it was removed has what is ignored in it, too",
                     ));
                 }
+                if !record.further.is_empty() {
+                    // All that it changed is in no single one of them.
+                    let further: Vec<String> =
+                        record.further.iter().map(ToString::to_string).collect();
+                    return Err(unknown(&format!(
+                        "what came into its work tree after its removal had begun is in {} alone",
+                        further.join(", ")
+                    )));
+                }
                 kept.ok_or_else(|| unknown("nothing is held of it"))?
             }
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint::CheckpointState;
 use crate::disk::{self, Dir, LockKind};
 use crate::error::Result;
-use crate::id::{CheckpointId, RunId, WorkspaceId};
+use crate::id::{RunId, WorkspaceId};
 use crate::isolate;
 use crate::monitor::Monitor;
 use crate::runs::RunRecord;
@@ -64,8 +64,15 @@ impl Store {
         sessions.into_iter().try_for_each(|session| adopt_own(&access, session))?;
         let (runs, workspaces) = (self.remembered_runs(), self.remembered_workspaces());
         let survey = workspaces.survey()?;
-        let kept =
-            |id: &CheckpointId| access.index.read("look for a checkpoint", |tx| tx.checkpoint(id));
+        let is_live = |record: &RunRecord| -> Result<bool> {
+            for id in record.kept.iter().chain(&record.further) {
+                let row = access.index.read("look for a checkpoint", |tx| tx.checkpoint(id))?;
+                if row.is_some_and(|row| row.state == CheckpointState::Live) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
         let mut forgotten = 0;
         for record in without {
             let path = record.path();
@@ -81,10 +88,7 @@ impl Store {
             // Where the file of its workspace cannot be read, what holds the work may be there all the same.
             let is_held = has_checkpoints
                 || (own.is_none() && !survey.unreadable.is_empty())
-                || match &record.kept {
-                    Some(id) => kept(id)?.is_some_and(|row| row.state == CheckpointState::Live),
-                    None => false,
-                };
+                || is_live(record)?;
             if is_held {
                 continue;
             }

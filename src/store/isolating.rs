@@ -189,6 +189,7 @@ impl Store {
             status: None,
             before: None,
             kept: None,
+            further: Vec::new(),
             refs: Vec::new(),
             holds: None,
             applied: None,

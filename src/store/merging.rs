@@ -6,13 +6,16 @@
 //! first, whose account of what the restore leaves names it: so it is protected, found again after a
 //! crash, and checked while it is staged, as any content is.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read as _;
+use std::path::PathBuf;
 
 use crate::access::{Access, OpenWorkspace};
 use crate::capture::Storing;
 use crate::compare::{is_binary, merge};
 use crate::error::{Error, GoingBackError, IsolationError, LostContent, MergeConflict, Result};
+use crate::git;
 use crate::hash::{BlobHash, Hashed};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
@@ -98,7 +101,12 @@ fn is_omitted(entry: &Entry) -> Option<SkipReason> {
 
 /// Why what was changed at a path cannot come here: git keeps the path, or one above it, out of the work tree.
 /// What was put there all the same git would take for unchanged.
-fn sparse(now: &[Present], path: &RelPath) -> Option<String> {
+fn sparse(
+    open: &OpenWorkspace,
+    sparse_top: &SparseTop<'_>,
+    now: &[Present],
+    path: &RelPath,
+) -> Option<String> {
     let is_left_out = |path: &RelPath| {
         let index = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
         let reason = index.and_then(|index| is_omitted(&now[index].entry));
@@ -107,12 +115,39 @@ fn sparse(now: &[Present], path: &RelPath) -> Option<String> {
     if !is_left_out(path) && !path.ancestors().any(|above| is_left_out(&above)) {
         return None;
     }
+    let (top, is_sparse) = &**sparse_top;
+    let below_top = |path: &RelPath| {
+        let full = open.path.join(path.as_os());
+        shell_word(full.strip_prefix(top).unwrap_or(&full))
+    };
+    let at_top = shell_word(top);
+    if !is_sparse {
+        let what = below_top(path);
+        return Some(format!(
+            "git leaves it out here; `git -C {at_top} update-index --no-skip-worktree {what}` has git look \
+             at it"
+        ));
+    }
     // Folders are what most sparse checkouts are made of.
     let above = path.parent().filter(|above| !above.is_root());
-    let what = shell_word(above.as_ref().unwrap_or(path).as_os());
+    let what = below_top(above.as_ref().unwrap_or(path));
     Some(format!(
-        "a sparse checkout leaves it out here; `git sparse-checkout add {what}` brings it"
+        "a sparse checkout leaves it out here; `git -C {at_top} sparse-checkout add {what}` brings it"
     ))
+}
+
+/// The top of the work tree of git that a workspace lies in, and whether that is a sparse checkout.
+type SparseTop<'a> = LazyCell<(PathBuf, bool), Box<dyn FnOnce() -> (PathBuf, bool) + 'a>>;
+
+fn sparse_top(open: &OpenWorkspace) -> SparseTop<'_> {
+    LazyCell::new(Box::new(|| match git::repository_of(&open.path) {
+        Some(repository) => {
+            // Where git does not say, most are.
+            let is_sparse = git::is_sparse(&repository).unwrap_or(true);
+            (repository.top, is_sparse)
+        }
+        None => (open.path.clone(), true),
+    }))
 }
 
 /// What a directory says of names that are not there is what theirs says.
@@ -217,6 +252,7 @@ impl Merge {
             entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let (mut touched, mut merged) = (BTreeMap::new(), BTreeMap::new());
         let (mut conflicts, mut lost) = (Vec::new(), Vec::new());
+        let top = sparse_top(open);
         for Difference { path, before: theirs, after: base } in &self.changes {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -229,7 +265,7 @@ impl Merge {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }
-            let settled = if let Some(reason) = sparse(now, path) {
+            let settled = if let Some(reason) = sparse(open, &top, now, path) {
                 conflicts.push(MergeConflict { path: path.clone(), reason });
                 Settled::Stays
             } else if let Some(reason) = base.and_then(is_omitted) {

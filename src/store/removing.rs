@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::blobs::Presence;
 use crate::capture::CaptureOutcome;
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
 use crate::disk::{self, Dir, Lock};
 use crate::error::{BadFile, Error, IsolationError, Result};
+use crate::hash::BlobHash;
 use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
-use crate::isolate::{self, LeftOut, RemoveOptions, RemovedRun, RunContent, Stage};
+use crate::isolate::{self, LeftOut, Leftover, RemoveOptions, RemovedRun, RunContent, Stage};
 use crate::limits;
 use crate::manifest::Entry;
 use crate::monitor::{Monitor, Notice};
@@ -51,10 +53,12 @@ pub struct RunSummary {
     pub before: Option<CheckpointId>,
     /// The checkpoint that holds what was in it when it was removed.
     pub kept: Option<CheckpointId>,
+    /// The checkpoints that hold what came into it after its removal had begun and was cut off.
+    pub further: Vec<CheckpointId>,
     /// The refs that lead to commits which only it had.
     pub refs: Vec<String>,
-    /// The checkpoint of it that was brought to its checkout last, whatever became of that since; `None` where none
-    /// was.
+    /// The checkpoint of it that was brought to its checkout last, whatever became of that since; `None` where
+    /// none was.
     pub applied: Option<CheckpointId>,
     /// What is in its work tree; `None` where there is none, or git does not know it, or something of it cannot
     /// be read.
@@ -115,6 +119,8 @@ struct Held {
     /// The commit that its branch led to.
     branch: Option<String>,
     left_out: LeftOut,
+    /// What git has forgotten of it.
+    leftover: Option<Leftover>,
 }
 
 impl Store {
@@ -183,7 +189,7 @@ impl Store {
             let text = format!("removed {}, which a killed git had left", path.display());
             monitor.notice(&Notice::Remark { text });
         }
-        if found.is_half_removed() {
+        if matches!(found.stage, Stage::Unlinked) {
             self.lead_back(record, &found, monitor)?;
             found = isolate::find(record)?;
         }
@@ -200,11 +206,14 @@ impl Store {
             record.state = RunState::Removing;
             self.remembered_runs().write(record)?;
         }
-        let Held { branch, left_out } = held;
+        let Held { branch, left_out, leftover } = held;
         if !left_out.paths.is_empty() {
             // Before it goes: who ends the program now still has it.
             let LeftOut { paths, files, bytes } = left_out.clone();
             monitor.notice(&Notice::LeftOut { path: record.path(), paths, files, bytes });
+        }
+        if let Some(leftover) = leftover {
+            leftover.remove(record, options.discard)?;
         }
         let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
         tell_branch(record, is_gone, monitor);
@@ -216,45 +225,65 @@ impl Store {
             self.remembered_runs().write(record)?;
             self.log_removal(record, &left_out, monitor);
         }
-        let (kept, refs) = (record.kept.clone(), record.refs.clone());
-        Ok(RemovedRun { id: record.id, kept, refs, left_out })
+        let RunRecord { id, kept, further, refs, .. } = record.clone();
+        Ok(RemovedRun { id, kept, further, refs, left_out })
     }
 
-    /// Has git know again what is left of a work tree that it has half removed, and judge it as before.
+    /// Has git know again what is left of a work tree that it was killed over removing, and judge it as before.
     fn lead_back(
         &self,
         record: &RunRecord,
         found: &isolate::Found,
         monitor: &dyn Monitor,
     ) -> Result<()> {
-        let Some(kept) = &record.kept else {
-            return isolate::lead_back(record, found, None);
-        };
+        isolate::lead_back(record, found)?;
+        let Some(kept) = &record.kept else { return Ok(()) };
+        let Some(entries) = self.entries_if_there(kept, monitor)? else { return Ok(()) };
         let reading = self.reading(&kept.session, monitor)?;
-        let (manifest, _) = reading.require(kept)?;
-        let head = manifest.git.and_then(|git| git.head);
-        isolate::lead_back(record, found, head.as_deref())?;
-        if !disk::is_directory(&record.path())? {
-            return Ok(());
-        }
         let top = Dir::open(&record.path())?;
-        for entry in self.entries(kept, &RelPath::root(), monitor)? {
+        for entry in entries {
             let name = entry.path.name();
             // Without these git takes what it ignores for new, and what it has for changed.
             if !matches!(name, b".gitignore" | b".gitattributes") {
                 continue;
             }
-            let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
-            if let (Some(above), Some((hash, size))) = (above, entry.blob())
-                && above.stat(name)?.is_none()
-            {
-                let content = reading.blobs.read(hash, size)?;
-                let mut file = above.create_file(name)?;
-                disk::write_whole(&mut file, &content, &above.path_of(name))?;
-                disk::set_file_mode(&file, entry.mode, &above.path_of(name))?;
+            let put_back = || -> Result<()> {
+                let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
+                if let (Some(above), Some((hash, size))) = (above, entry.blob())
+                    && above.stat(name)?.is_none()
+                {
+                    let content = reading.blobs.read(hash, size)?;
+                    let mut file = above.create_file(name)?;
+                    disk::write_whole(&mut file, &content, &above.path_of(name))?;
+                    disk::set_file_mode(&file, entry.mode, &above.path_of(name))?;
+                }
+                Ok(())
+            };
+            match put_back() {
+                // What it would have had git leave out is judged as anything else.
+                Err(error) if disk::is_withheld(&error) || is_lost(&error) => {}
+                ended => ended?,
             }
         }
         Ok(())
+    }
+
+    /// What a checkpoint holds; `None` where nobody can say any more.
+    fn entries_if_there(
+        &self,
+        id: &CheckpointId,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Vec<Entry>>> {
+        match self.entries(id, &RelPath::root(), monitor) {
+            Err(error) if is_lost(&error) => Ok(None),
+            entries => entries.map(Some),
+        }
+    }
+
+    /// What the checkpoints of a removal that was cut off hold.
+    fn held_of(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<Vec<Vec<Entry>>> {
+        let all = record.kept.iter().chain(&record.further);
+        all.filter_map(|id| self.entries_if_there(id, monitor).transpose()).collect()
     }
 
     /// Has everything in the work tree, and every commit that only it has, held elsewhere, but for what git
@@ -275,12 +304,30 @@ impl Store {
             let seen = isolate::look(record, found, options, monitor)?;
             record.refs = isolate::keep(record, found, &seen, monitor)?;
             let mut left = isolate::submodules(found)?;
-            if !found.stage.is_whole() {
-                if !matches!(found.stage, Stage::Gone) {
-                    return Err(isolate::unknown(record));
+            let branch = seen.branch();
+            match found.stage {
+                Stage::Whole(_) => {}
+                Stage::Gone => {
+                    refuse_lost(&path, &left, options)?;
+                    return Ok(Held { branch, ..Held::default() });
                 }
-                refuse_lost(&path, &left, options)?;
-                return Ok(Held { branch: seen.branch(), ..Held::default() });
+                Stage::Forgotten => {
+                    let leftover = Leftover::of(record)?;
+                    let held = self.held_of(record, monitor)?;
+                    let reading = self.read(monitor)?;
+                    let is_stored = |hash: BlobHash, size: u64| match &reading {
+                        Some(reading) => {
+                            let found = reading.blobs.check(hash, Some(size))?;
+                            Ok(matches!(found, Presence::Present { .. }))
+                        }
+                        None => Ok(false),
+                    };
+                    left.extend(leftover.not_held(record, &held, &is_stored, monitor)?);
+                    refuse_lost(&path, &left, options)?;
+                    let left_out = leftover.left_out(left);
+                    return Ok(Held { branch, left_out, leftover: Some(leftover) });
+                }
+                Stage::HalfMade | Stage::Unlinked => return Err(isolate::unknown(record)),
             }
             let mut held = None;
             if may_be_held {
@@ -296,16 +343,28 @@ impl Store {
             left.extend(isolate::not_held(record, &entries, &seen, options)?);
             refuse_lost(&path, &left, options)?;
             let is_new = created.as_ref().is_some_and(|outcome| outcome.created);
-            if let Some(outcome) = created {
-                record.kept = Some(outcome.checkpoint);
-                // Of this checkpoint alone: what is asked of a later removal may be less.
-                record.holds = Some(Holds { ignored, all: !options.discard });
+            if let Some(CaptureOutcome { checkpoint, .. }) = created {
+                if record.state != RunState::Removing {
+                    record.kept = Some(checkpoint);
+                    // Of this checkpoint alone: what is asked of a later removal may be less.
+                    record.holds = Some(Holds { ignored, all: !options.discard });
+                } else if record.kept.as_ref() != Some(&checkpoint)
+                    && !record.further.contains(&checkpoint)
+                {
+                    // Never in the place of the first, which alone has what git has deleted by now. Of this
+                    // workspace only the newest checkpoint is safe from retention.
+                    let note =
+                        format!("what came into run {} while it was being removed", record.id);
+                    self.pin(&checkpoint, Some(&note), monitor)?;
+                    record.further.push(checkpoint);
+                }
             }
             // Taken again, it finds nothing new: what was written while it was taken is in it. What it does
             // not hold is as it was judged.
             if !is_new && isolate::look(record, found, options, monitor)?.is_as(&seen) {
-                let left_out = isolate::left_out(record, &entries, &seen, left)?;
-                return Ok(Held { branch: seen.branch(), left_out });
+                let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
+                refuse_lost(&path, &closed, options)?;
+                return Ok(Held { branch, left_out, leftover: None });
             }
         }
         Err(IsolationError::Changing { path }.into())
@@ -345,9 +404,17 @@ impl Store {
         compare.scope = options.scope.before_deletion();
         let (path, ignored) = (record.path(), options.ignored);
         let (found, entries) =
-            self.compare_all_with_disk(kept, &path, &compare, ignored, monitor)?;
-        let is_gone = |change: &Change| change.kind == ChangeKind::Deleted;
-        if is_enough && found.problem_count == 0 && found.changes.iter().all(is_gone) {
+            match self.compare_all_with_disk(kept, &path, &compare, ignored, monitor) {
+                Err(error) if is_lost(&error) => return Ok(None),
+                compared => compared?,
+            };
+        let held = self.held_of(record, monitor)?;
+        let is_held = |change: &Change| {
+            let now = at(&entries, change.path());
+            let is_same = |held: &Vec<Entry>| Entry::are_same_state(at(held, change.path()), now);
+            change.kind == ChangeKind::Deleted || held.iter().any(is_same)
+        };
+        if is_enough && found.problem_count == 0 && found.changes.iter().all(is_held) {
             // What no checkpoint can hold is no change to it: it may have come since.
             let left = isolate::not_held(record, &entries, seen, options)?;
             if left.is_empty() || options.discard {
@@ -366,6 +433,7 @@ impl Store {
             "run": record.id.to_string(),
             "path": record.path().to_string_lossy(),
             "kept": record.kept.as_ref().map(log::id),
+            "further": record.further.iter().map(log::id).collect::<Vec<_>>(),
             "refs": record.refs,
             "left_out": { "files": left_out.files, "bytes": left_out.bytes },
         });
@@ -446,6 +514,7 @@ impl Store {
             status: record.status,
             before: record.before,
             kept: record.kept,
+            further: record.further,
             refs: record.refs,
             applied: record.applied,
             content,
@@ -519,4 +588,22 @@ fn refuse_lost(path: &Path, left: &[(RelPath, String)], options: &RemoveOptions)
         return Ok(());
     }
     Err(IsolationError::NotHeld { path: path.to_owned(), left: left.to_vec() }.into())
+}
+
+fn at<'a>(entries: &'a [Entry], path: &RelPath) -> Option<&'a Entry> {
+    entries.binary_search_by(|entry| entry.path.cmp(path)).ok().map(|index| &entries[index])
+}
+
+/// Whether what a checkpoint was to hold is not to be had: it was dropped, or purged, or cannot be read.
+const fn is_lost(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::SessionNotFound { .. }
+            | Error::CheckpointNotFound { .. }
+            | Error::CheckpointUnreadable { .. }
+            | Error::Pruned { .. }
+            | Error::BlobMissing { .. }
+            | Error::BlobDamaged { .. }
+            | Error::PageInvalid { .. }
+    )
 }

@@ -214,3 +214,23 @@ fn the_command_runs_where_one_stands() {
     let at = program.run(["exec", "-C", "src", "--", "pwd"]).ok();
     assert_eq!(at.stdout.trim_end(), below.to_str().unwrap());
 }
+
+/// A note is not worth waiting for.
+#[test]
+fn a_git_that_does_not_say_what_is_changed_holds_up_no_run() {
+    let program = crate::worktree::program();
+    let (came_to_end, begun) = (program.root().join("end"), program.root().join("begun"));
+    let script = format!("echo > {}; sleep 60; echo > {}", begun.display(), came_to_end.display());
+    let git = crate::worktree::git_that(&program, "*untracked-files=normal*", &script);
+    let words = ["exec", "--worktree", "--", "sh", "-c", "echo made > made"];
+    let made = run(program.command(words).env("PATH", &git)).ok();
+    assert!(begun.exists() && !came_to_end.exists());
+    assert!(!made.stderr.contains("not committed here"), "{}", made.stderr);
+    let (_, path) = crate::worktree::only(&program);
+    assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+    // One that cannot be made.
+    fs::remove_dir_all(program.workspace().join(".turnpoint")).unwrap();
+    fs::write(program.workspace().join(".turnpoint"), "").unwrap();
+    run(program.command(words).env("PATH", git)).exits(3);
+    assert!(!came_to_end.exists());
+}

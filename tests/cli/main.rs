@@ -20,6 +20,7 @@ mod exec;
 mod exits;
 mod export;
 mod extras;
+mod half_removed;
 mod help;
 mod hints;
 mod index;

@@ -816,10 +816,12 @@ fn a_removal_that_was_killed_over_deleting_is_completed_and_keeps_what_it_held()
         assert_cleared(&program);
         let removed = runs(&program, &["--removed"]).last().unwrap().clone();
         let held = serde_json::json!({ "session": "held", "seq": held });
-        assert_eq!(removed["kept"] == held, !with_more);
+        assert_eq!(removed["kept"], held);
         assert_eq!(cat(&program, &held, "made"), b"made\n");
+        let further = removed["further"].as_array().unwrap();
+        assert_eq!(further.len(), usize::from(with_more));
         if with_more {
-            assert_eq!(cat(&program, &removed["kept"], "later"), b"later\n");
+            assert_eq!(cat(&program, &further[0], "later"), b"later\n");
             let listed = program.run(["list", "--session", "held", "--json"]).ok().json();
             let pinned = listed["checkpoints"].as_array().unwrap().last().unwrap();
             assert_eq!(pinned["pinned"], true);
@@ -938,20 +940,20 @@ fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
     let kept = &runs(&program, &[])[0]["kept"];
     let held =
         format!("{}:{} holds what was in it", kept["session"].as_str().unwrap(), kept["seq"]);
-    let refused = || {
+    let refused = |told: &str| {
         let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
-        assert!(refused.stderr.contains(&held), "{}", refused.stderr);
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
         assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
     };
     let elsewhere = program.root().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
-    refused();
+    refused(&held);
     assert!(!elsewhere.join(".git").exists());
     program.git(["init", "-q", elsewhere.to_str().unwrap()]);
     fs::remove_file(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
-    refused();
+    refused("  .git: version control of its own\n");
     assert!(path.join(".git/HEAD").exists());
     assert_eq!(cat(&program, kept, "made"), b"made\n");
     // As the hint says.
@@ -1118,9 +1120,11 @@ fn a_second_removal_holds_what_more_is_asked_of_it() {
     assert!(path.join("y.log").exists());
     program.run(["worktree", "remove", &id, "--yes", "--ignored"]).ok();
     assert_cleared(&program);
-    let kept = &runs(&program, &["--removed"])[0]["kept"];
-    assert_eq!(cat(&program, kept, "y.log"), b"2\n");
-    assert_eq!(cat(&program, kept, "made"), b"made\n");
+    let removed = &runs(&program, &["--removed"])[0];
+    assert_eq!(cat(&program, &removed["further"][0], "y.log"), b"2\n");
+    assert_eq!(cat(&program, &removed["kept"], "made"), b"made\n");
+    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains("after its removal had begun is in"), "{}", refused.stderr);
 }
 
 /// git that fails has not said that there is nothing.

@@ -280,9 +280,11 @@ fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_adde
         });
         git(&checkout.top, &["sparse-checkout", "set", cone, "in"]);
         assert!(!checkout.top.join("out").exists());
+        let top = checkout.top.display();
         let told = |path: &str, add: &str| {
             format!(
-                "{path}: a sparse checkout leaves it out here; `git sparse-checkout add {add}` brings it"
+                "{path}: a sparse checkout leaves it out here; `git -C {top} sparse-checkout add {add}` \
+                 brings it"
             )
         };
         assert_eq!(
@@ -303,6 +305,24 @@ fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_adde
         );
         checkout.verify_clean();
     }
+}
+
+#[test]
+fn what_git_was_told_not_to_look_at_stands_against_it_and_comes_once_that_is_taken_back() {
+    let checkout = Checkout::new([("d/a b", file("0")), ("c", file("0"))]);
+    let (id, _) = checkout.run(|top| fs::write(top.join("d/a b"), "1").unwrap());
+    git(&checkout.top, &["update-index", "--skip-worktree", "d/a b"]);
+    fs::remove_dir_all(checkout.top.join("d")).unwrap();
+    let told = format!(
+        "d/a b: git leaves it out here; `git -C {} update-index --no-skip-worktree 'd/a b'` has git look \
+         at it",
+        checkout.top.display()
+    );
+    assert_eq!(checkout.refused(id), [told]);
+    git(&checkout.top, &["update-index", "--no-skip-worktree", "d/a b"]);
+    git(&checkout.top, &["checkout", "d/a b"]);
+    assert_eq!(checkout.bring(id).changed, 1);
+    assert_eq!(checkout.status(), " M \"d/a b\"");
 }
 
 #[test]

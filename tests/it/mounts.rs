@@ -122,7 +122,18 @@ fn what_is_mounted_in_the_work_tree_of_a_run_is_not_removed_with_it() {
         assert_eq!(isolation(refused), IsolationError::Mounted { path: mounted.clone() });
         fingerprint::assert_same(&before, &fingerprint::with_stamps(&outside));
     }
-    drop(mount);
+    let deeper = mounted.join("closed");
+    let over = Mount::bind(&place.home().join("outside"), &deeper);
+    let refused = place.store().remove_run_of(&root, id, &removal, &()).unwrap_err();
+    assert_eq!(isolation(refused), IsolationError::Mounted { path: deeper });
+    drop((over, mount));
+    // On the work tree itself.
+    let tree = mounted.parent().unwrap();
+    let over = Mount::bind(tree, tree);
+    let refused = place.store().remove_run_of(&root, id, &removal, &()).unwrap_err();
+    assert_eq!(isolation(refused), IsolationError::Mounted { path: tree.to_owned() });
+    assert_eq!(fs::read(tree.join("a")).unwrap(), b"first");
+    drop(over);
     place.store().remove_run_of(&root, id, &RemoveOptions::default(), &()).map(drop).unwrap();
     assert!(!root.join(".turnpoint").exists());
     fingerprint::assert_same(&before, &fingerprint::with_stamps(&outside));

@@ -1,0 +1,274 @@
+//! Removals of runs that git came to no end with, and what is done about what is left.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::ground::ground;
+use crate::support::program::{Program, run};
+use crate::worktree::{assert_cleared, cat, exec, find_record, git_that, only, program, runs};
+use crate::worktree_removal::bound;
+
+/// Has git come to no end with the removal of the only run: where it is to begin, it does `script` and fails. In
+/// that `$tree` is the work tree, and `$kept` what git keeps of all of them.
+fn cut(program: &Program, script: &str) -> (String, PathBuf) {
+    let (id, path) = only(program);
+    let known = "kept=$($git rev-parse --path-format=absolute --git-common-dir)/worktrees; \
+                 eval tree=\\${$#}";
+    let script = format!("{known}; {script}; exit 128");
+    let git = git_that(program, "*worktree\\ remove*", &script);
+    run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
+    let text = fs::read(find_record(program, &id)).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&text).unwrap()["state"], "removing");
+    (id, path)
+}
+
+fn discard(program: &Program, id: &str) {
+    program.run(["worktree", "remove", id, "--yes", "--discard"]).ok();
+    assert_cleared(program);
+}
+
+/// git stops where it may not delete something, and forgets the work tree.
+#[test]
+fn what_git_could_not_delete_goes_with_the_next_removal_where_it_is_held() {
+    let program = program();
+    let before = ground(&program);
+    for (more, told) in [
+        ("", ""),
+        ("echo changed > d/made", "  d/made: not as in its checkpoint\n"),
+        ("echo new > d/new", "  d/new: in no checkpoint\n"),
+        ("echo key > key.pem", "  key.pem: in no checkpoint\n"),
+        ("ln -sf made d/link", "  d/link: not as in its checkpoint\n"),
+        ("mkfifo d/fifo", "  d/fifo: special\n"),
+        ("git init -q d/r", "  d/r/.git: version control of its own\n"),
+    ] {
+        let script = "mkdir -p d/e; echo made > d/made; ln -s ../a.txt d/link; git add d";
+        // Else the commit of an earlier one is this.
+        let script = format!("{script}; git commit -qm 'with {}'", more.replace('\'', ""));
+        exec(&program, &[], &script).ok();
+        let (id, path) = only(&program);
+        let close = "eval tree=\\${$#}; chmod 555 \"$tree/d\"";
+        let git = git_that(&program, "*worktree\\ remove*", close);
+        let words = ["worktree", "remove", &id, "--yes"];
+        let failed = run(bound(&program, &words).env("PATH", git)).exits(1);
+        assert!(failed.stderr.contains("failed to delete"), "{}", failed.stderr);
+        assert!(failed.stderr.contains("`turnpoint worktree prune`"), "{}", failed.stderr);
+        assert!(!program.workspace().join(".git/worktrees").exists(), "git still knows it");
+        let held = runs(&program, &[])[0]["kept"].clone();
+        if !told.is_empty() {
+            fs::set_permissions(path.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
+            run(program.other("sh").args(["-c", more]).current_dir(&path)).ok();
+            fs::set_permissions(path.join("d"), fs::Permissions::from_mode(0o555)).unwrap();
+            let refused = run(&mut bound(&program, &["worktree", "prune"])).exits(3);
+            assert!(refused.stderr.contains(told), "{}", refused.stderr);
+            let next = format!("`turnpoint worktree remove --discard {id}`");
+            assert!(refused.stderr.contains(&next), "{}", refused.stderr);
+            assert!(path.join("d/made").exists());
+            let words = ["worktree", "remove", &id, "--yes", "--discard"];
+            run(&mut bound(&program, &words)).ok();
+        } else {
+            run(&mut bound(&program, &["worktree", "prune"])).ok();
+        }
+        assert_cleared(&program);
+        let removed = runs(&program, &["--removed"]).pop().unwrap();
+        assert_eq!(removed["kept"], held);
+        assert_eq!(cat(&program, &held, "d/made"), b"made\n");
+        let own = format!("refs/turnpoint/removed/{id}/branch:d/made");
+        assert_eq!(program.git(["show", &own]), "made");
+    }
+    assert_eq!(ground(&program), before);
+}
+
+/// git was killed at the end of a removal, or somebody has put back a part of what it had taken away.
+#[test]
+fn what_is_left_of_what_git_kept_is_cleared() {
+    let program = program();
+    let worktrees = program.workspace().join(".git/worktrees");
+    for (script, parts) in [
+        ("rm -r \"$kept\" \"$tree/.git\"", &[][..]),
+        ("rm -r \"$kept\"", &["gitdir", "commondir"]),
+        ("rm -r \"$kept\" \"$tree/.git\"", &["gitdir", "commondir", "HEAD"]),
+        ("rm -r \"$tree\" \"$kept\"/*/gitdir", &[]),
+        ("rm -r \"$tree\" \"$kept\"/*/commondir", &[]),
+        ("rm -r \"$tree\" \"$kept\"/*/gitdir \"$kept\"/*/HEAD", &[]),
+        (": > \"$tree/.git\"", &[]),
+        ("rm \"$tree/.git\"", &[]),
+    ] {
+        exec(&program, &[], "echo made > made; git add .; git commit -qm made").ok();
+        let saved = program.root().join("saved");
+        let (id, _) = only(&program);
+        run(program.other("cp").arg("-r").arg(worktrees.join(&id)).arg(&saved)).ok();
+        cut(&program, script);
+        let held = runs(&program, &[])[0]["kept"].clone();
+        fs::create_dir_all(worktrees.join(&id)).unwrap();
+        for part in parts {
+            fs::copy(saved.join(part), worktrees.join(&id).join(part)).unwrap();
+        }
+        fs::remove_dir_all(saved).unwrap();
+        let pruned = program.run(["worktree", "prune", "--json"]).ok().json();
+        assert_cleared(&program);
+        assert_eq!(pruned["removed"][0]["kept"], held, "{script} {parts:?}");
+        assert_eq!(pruned["removed"][0]["further"], serde_json::json!([]), "{script} {parts:?}");
+        assert_eq!(cat(&program, &held, "made"), b"made\n");
+    }
+}
+
+/// What git had deleted by then was not deleted by the run.
+#[test]
+fn what_comes_into_what_is_left_is_held_beside_what_was_and_nothing_of_that_is_applied() {
+    let program = program();
+    exec(&program, &[], "echo made > made; echo two > two").ok();
+    let (id, path) = cut(&program, "rm \"$tree\"/a.txt \"$tree\"/c.txt \"$tree\"/made");
+    let held = runs(&program, &[])[0]["kept"].clone();
+    fs::write(path.join("two"), "changed\n").unwrap();
+    fs::write(path.join("later"), "later\n").unwrap();
+    // Cut once more, with nothing new in between.
+    cut(&program, "rm \"$tree\"/two");
+    program.run(["worktree", "prune"]).ok();
+    assert_cleared(&program);
+    let removed = &runs(&program, &["--removed"])[0];
+    assert_eq!(removed["kept"], held);
+    let further = removed["further"].as_array().unwrap();
+    assert_eq!(further.len(), 1, "{further:?}");
+    assert_eq!(cat(&program, &held, "two"), b"two\n");
+    assert_eq!(cat(&program, &further[0], "two"), b"changed\n");
+    assert_eq!(cat(&program, &further[0], "later"), b"later\n");
+    let id_of = |it: &Value| format!("{}:{}", it["session"].as_str().unwrap(), it["seq"]);
+    let listed = program.run(["worktree", "list", "--removed"]).ok();
+    let line = format!("  {} holds what came while it was being removed\n", id_of(&further[0]));
+    assert!(listed.stdout.contains(&line), "{}", listed.stdout);
+    let before = ground(&program);
+    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
+    assert!(refused.stderr.contains(&id_of(&further[0])), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("restore {} --into", id_of(&held))));
+    assert_eq!(ground(&program), before);
+    // No rule drops either.
+    let session = held["session"].as_str().unwrap();
+    program.run(["prune", "--session", session, "--keep", "1", "--yes"]).ok();
+    assert_eq!(cat(&program, &held, "made"), b"made\n");
+    assert_eq!(cat(&program, &further[0], "later"), b"later\n");
+}
+
+#[test]
+fn a_checkpoint_that_is_gone_holds_nothing_of_what_is_left() {
+    let program = program();
+    for (script, code) in [("rm -r \"$kept\" \"$tree/.git\"", 3), ("rm \"$tree/.git\"", 0)] {
+        exec(&program, &["--session", "s"], "echo made > made").ok();
+        let (id, path) = cut(&program, script);
+        program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
+        let pruned = program.run(["worktree", "prune"]).exits(code);
+        if code == 0 {
+            let removed = runs(&program, &["--removed"]).pop().unwrap();
+            assert_eq!(cat(&program, &removed["further"][0], "made"), b"made\n");
+            assert_cleared(&program);
+        } else {
+            assert!(pruned.stderr.contains("  made: in no checkpoint\n"), "{}", pruned.stderr);
+            assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+            discard(&program, &id);
+        }
+    }
+}
+
+#[test]
+fn content_that_the_store_has_lost_is_not_held() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    let (id, path) = cut(&program, "rm -r \"$kept\" \"$tree/.git\"");
+    let hash = blake3::hash(b"made\n").to_hex().to_string();
+    let (shard, _) = hash.split_at(2);
+    fs::remove_file(program.store().join("blobs").join(shard).join(&hash)).unwrap();
+    let refused = program.run(["worktree", "prune"]).exits(3);
+    assert!(refused.stderr.contains("  made: lost from its checkpoint\n"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+    discard(&program, &id);
+}
+
+/// A link of its own is not taken away, nor what it leads to.
+#[test]
+fn what_leads_elsewhere_in_what_is_left_is_refused() {
+    let program = program();
+    for (script, is_link) in
+        [("rm -r \"$kept\" \"$tree/.git\"", false), ("rm \"$tree/.git\"", false), (":", true)]
+    {
+        exec(&program, &[], "echo made > made").ok();
+        let (id, path) = cut(&program, script);
+        let other = program.root().join("other");
+        if is_link {
+            fs::rename(path.join(".git"), program.root().join("own")).unwrap();
+            fs::create_dir(&other).unwrap();
+            symlink(&other, path.join(".git")).unwrap();
+        } else {
+            let words = ["init", "-q", "--separate-git-dir", other.to_str().unwrap()];
+            run(program.other("git").args(words).current_dir(&path)).ok();
+        }
+        let link = path.join(".git").symlink_metadata().unwrap().ino_and_kind();
+        let refused = program.run(["worktree", "prune"]).exits(3);
+        let told = "  .git: version control of its own\n";
+        assert!(refused.stderr.contains(told), "{script}: {}", refused.stderr);
+        assert_eq!(path.join(".git").symlink_metadata().unwrap().ino_and_kind(), link);
+        discard(&program, &id);
+        assert!(other.exists());
+        fs::remove_dir_all(other).unwrap();
+    }
+}
+
+trait InoAndKind {
+    fn ino_and_kind(&self) -> (u64, bool);
+}
+
+impl InoAndKind for fs::Metadata {
+    fn ino_and_kind(&self) -> (u64, bool) {
+        (std::os::unix::fs::MetadataExt::ino(self), self.is_symlink())
+    }
+}
+
+/// Of one repository git has the commit that is checked out in it.
+#[test]
+fn a_repository_that_git_tracks_as_one_commit_is_not_held_by_that() {
+    let program = program();
+    let own = "git add -f .jj && git commit -qm own";
+    let repository = "mkdir .jj && cd .jj && git init -q && git commit -qm 1 --allow-empty && \
+                      git checkout -qb b && git commit -qm 2 --allow-empty && git checkout -q - && cd ..";
+    let run_below = "mkdir -p .turnpoint/worktrees && git init -q .turnpoint/worktrees/b && \
+                     git -C .turnpoint/worktrees/b commit -qm 1 --allow-empty && \
+                     git add -f .turnpoint && git commit -qm run";
+    for (script, name, inside) in [
+        (format!("{repository} && {own}"), ".jj", ".jj/.git/refs/heads/b"),
+        (run_below.to_owned(), ".turnpoint", ".turnpoint/worktrees/b/.git/HEAD"),
+    ] {
+        exec(&program, &[], &script).ok();
+        let (id, path) = only(&program);
+        assert!(path.join(inside).exists());
+        let refused = program.run(["worktree", "remove", &id, "--yes"]).exits(3);
+        let told = format!("  {name}: version control of its own\n");
+        assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+        assert!(path.join(inside).exists());
+        discard(&program, &id);
+    }
+}
+
+/// Nobody but root can say how much is in such a directory.
+#[test]
+fn a_directory_that_may_not_be_looked_into_stays_unless_it_is_given_up() {
+    let program = program();
+    for (script, told) in [
+        ("mkdir d; echo 1 > d/x; chmod 000 d", "  d: unreadable\n"),
+        ("mkdir d; echo 1 > d/x; chmod 300 d", "  d: unreadable\n"),
+        ("mkdir build; echo 1 > build/x; chmod 000 build", "  build: unreadable\n"),
+        ("mkdir target; echo 1 > target/x; chmod 000 target", "  target: excluded\n"),
+    ] {
+        exec(&program, &[], "true").ok();
+        let (id, path) = only(&program);
+        run(program.other("sh").args(["-c", script]).current_dir(&path)).ok();
+        let words = ["worktree", "remove", &id, "--yes"];
+        let refused = run(&mut bound(&program, &words)).exits(3);
+        assert!(refused.stderr.contains(told), "{script}: {}", refused.stderr);
+        assert!(refused.stderr.contains("gives all of it up"), "{}", refused.stderr);
+        assert!(Path::new(&path).join("a.txt").exists());
+        let words = ["worktree", "remove", &id, "--yes", "--discard"];
+        run(&mut bound(&program, &words)).ok();
+        assert_cleared(&program);
+    }
+}
