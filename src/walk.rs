@@ -465,9 +465,10 @@ fn finish(
     {
         // What was held because git tracks it has not been judged anew where hints were followed, so it would
         // not be found among what rules leave out.
-        let is_hinted = listed.listed.is_some();
+        let has_lifted = known.rules.as_ref().is_some_and(|rules| !rules.lifted.is_empty());
+        let is_unjudged = listed.listed.is_some() && has_lifted;
         let is_new = !tracked::is_unchanged(&answers, &options.tracked, in_force);
-        if known.remainder.is_some() || is_hinted && is_new {
+        if known.remainder.is_some() || is_unjudged && is_new {
             return Ok(None);
         }
         listed.report_all(&known.entries);

@@ -145,8 +145,11 @@ impl Leftover {
         let top = open(record)?;
         for (path, then) in files {
             let above = top.open_dir(&path.parent().unwrap_or_default())?;
+            // Of several names of one file each that goes changes its time.
             let is_as_then = |now: FileStat| {
-                now.is_same_inode(&then) && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
+                now.is_same_inode(&then)
+                    && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
+                    && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
             };
             match above.stat(path.name())? {
                 Some(now) if is_as_then(now) => above.unlink(path.name())?,
@@ -209,7 +212,11 @@ fn same_of(
         return Ok(None);
     }
     let file = top.open_file_beneath(path)?;
-    let now = disk::hash_file(&file, &top.path_of(path.as_bytes()))?;
+    let shown = top.path_of(path.as_bytes());
+    if !disk::file_stat(&file, &shown)?.is_same_inode(stat) {
+        return Ok(None);
+    }
+    let now = disk::hash_file(&file, &shown)?;
     let is_same = |kind: &&EntryKind| matches!(kind, EntryKind::File { hash, .. } if *hash == now);
     Ok(kinds.iter().any(is_same).then_some(Same::File(now)))
 }

@@ -91,6 +91,7 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     });
     let is_half_made = is_making
         && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
     let is_unlinked = || -> Result<bool> {
         let Some(known) = administration.as_ref().filter(|it| it.is_whole()) else {
             return Ok(false);
@@ -104,9 +105,13 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         _ if path.symlink_metadata().is_err() => Stage::Gone,
         // git was killed before it had put anything there, or while it took away what it had made.
         _ if is_making => Stage::HalfMade,
-        // What lies elsewhere is another's.
-        _ if is_removing && path.symlink_metadata().is_ok_and(|it| it.is_dir()) => {
-            if is_unlinked()? { Stage::Unlinked } else { Stage::Forgotten }
+        // What lies elsewhere is another's, and so is what has a repository of its own there.
+        _ if is_removing && is_dir(&path) && !is_dir(&path.join(".git")) => {
+            if is_unlinked()? {
+                Stage::Unlinked
+            } else {
+                Stage::Forgotten
+            }
         }
         _ => return Err(unknown(record)),
     };
@@ -272,7 +277,11 @@ pub(crate) fn look(
     if let Some(what) = status.unfinished.filter(|_| !options.discard) {
         return Err(IsolationError::Unfinished { path: record.path(), what }.into());
     }
-    let administration = found.administration.as_ref().filter(|it| it.is_readable());
+    // What a killed git had begun to take away tells nothing more. In any other state it is for git to say
+    // what is wrong.
+    let is_removing = record.state == RunState::Removing;
+    let administration =
+        found.administration.as_ref().filter(|it| !is_removing || it.is_readable());
     let git_dir = administration.map(|it| it.git_dir.as_path());
     let tips = git::tips(&record.repository, &record.branch(), git_dir, &is_cancelled)
         .map_err(failed("look for commits"))?;

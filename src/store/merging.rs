@@ -124,8 +124,8 @@ fn sparse(
     if !is_sparse {
         let what = below_top(path);
         return Some(format!(
-            "git leaves it out here; `git -C {at_top} update-index --no-skip-worktree {what}` has git look \
-             at it"
+            "git leaves it out here; `git -C {at_top} update-index --no-skip-worktree {what} && git -C {at_top} \
+             checkout -- {what}` brings it"
         ));
     }
     // Folders are what most sparse checkouts are made of.

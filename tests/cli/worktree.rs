@@ -953,7 +953,9 @@ fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
     program.git(["init", "-q", elsewhere.to_str().unwrap()]);
     fs::remove_file(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
-    refused("  .git: version control of its own\n");
+    // A repository of somebody's, also where all is to go.
+    refused(&held);
+    program.run(["worktree", "remove", &id, "--discard", "--yes"]).exits(3);
     assert!(path.join(".git/HEAD").exists());
     assert_eq!(cat(&program, kept, "made"), b"made\n");
     // As the hint says.

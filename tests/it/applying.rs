@@ -314,13 +314,13 @@ fn what_git_was_told_not_to_look_at_stands_against_it_and_comes_once_that_is_tak
     git(&checkout.top, &["update-index", "--skip-worktree", "d/a b"]);
     fs::remove_dir_all(checkout.top.join("d")).unwrap();
     let told = format!(
-        "d/a b: git leaves it out here; `git -C {} update-index --no-skip-worktree 'd/a b'` has git look \
-         at it",
+        "d/a b: git leaves it out here; `git -C {0} update-index --no-skip-worktree 'd/a b' && git -C {0} \
+         checkout -- 'd/a b'` brings it",
         checkout.top.display()
     );
     assert_eq!(checkout.refused(id), [told]);
     git(&checkout.top, &["update-index", "--no-skip-worktree", "d/a b"]);
-    git(&checkout.top, &["checkout", "d/a b"]);
+    git(&checkout.top, &["checkout", "--", "d/a b"]);
     assert_eq!(checkout.bring(id).changed, 1);
     assert_eq!(checkout.status(), " M \"d/a b\"");
 }
