@@ -159,12 +159,15 @@ impl Counting {
     fn begin(repository: &Repository) -> Self {
         let (is_over, (sender, count)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
         let (repository, is_asked_to_end) = (repository.clone(), Arc::clone(&is_over));
-        std::thread::spawn(move || {
+        // Where the system gives no thread nobody counts, and there is no note.
+        let thread = std::thread::Builder::new().name("turnpoint-count".to_owned());
+        let counting = thread.spawn(move || {
             let is_cancelled = || is_asked_to_end.load(Ordering::Relaxed);
             let count = git::count_changed(&repository, &is_cancelled).ok();
             // Nobody may wait for it any more.
             sender.send(count).ok();
         });
+        drop(counting);
         Self { is_over, count }
     }
 
