@@ -96,7 +96,9 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         let Some(known) = administration.as_ref().filter(|it| it.is_whole()) else {
             return Ok(false);
         };
-        let has_none = path.join(".git").symlink_metadata().is_err();
+        // What may not be looked into may have one.
+        let link = path.join(".git").symlink_metadata();
+        let has_none = link.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         Ok(has_none || git::is_own_link(&known.git_dir, &path)?)
     };
     let stage = match repository {
