@@ -19,7 +19,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::blobs::pack::Section;
 use crate::blobs::packs::Packs;
 use crate::disk::{self, Dir, FileKind, FileStat, file_stat, make_private_dir};
 use crate::error::{BadFile, Error, IoContext, Result};
-use crate::hash::{BlobHash, BlobHasher, Digest};
+use crate::hash::{BlobHash, BlobHasher};
 use crate::id::{OperationId, PackId};
 use crate::limits::{self, Packing};
 use crate::manifest::PageSource;
@@ -444,12 +444,18 @@ impl Blobs {
         self.packs.list()
     }
 
-    /// A checksum over the names and lengths of all packs: other packs, another checksum.
+    /// Whether there were too many small packs when this process looked at them; one that did not look does
+    /// not know.
+    pub(crate) fn are_packs_crowded(&self) -> bool {
+        self.packs.known().is_some_and(|packs| packs.are_crowded(self.packing))
+    }
+
+    /// Which packs there are, and how long each is in bytes.
     ///
     /// # Cost
     /// One listing, one stat for each pack.
-    pub(crate) fn packs_state(&self) -> Result<Digest> {
-        self.packs.state()
+    pub(crate) fn pack_lengths(&self) -> Result<BTreeMap<PackId, u64>> {
+        self.packs.lengths()
     }
 
     /// What has the name of a pack and is not a whole one, or has a damaged trailer.

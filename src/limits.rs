@@ -67,9 +67,17 @@ pub const PACK_FRAMES_MAX: u32 = 1 << 16;
 /// More packs than this that are shorter than an eighth of [`PACK_BYTES_MAX`] are merged.
 pub const SMALL_PACKS_MAX: usize = 8;
 
-/// A loose blob up to this size as stored is moved into a pack by a collection: a file takes whole
-/// blocks of 4 KiB.
+/// A blob up to this size as stored is worth a place in a pack, by a capture and by a collection: a file
+/// takes whole blocks of 4 KiB, and a call that makes it durable.
 pub const CONSOLIDATED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// From this many small blobs on a capture of few files writes one pack instead: the trailer of a pack is
+/// as long as half a block.
+pub const GATHER_FROM: usize = 8;
+
+/// Where there are this many small packs a capture of few files adds none, and a collection is due: every
+/// pack is open, and asked, when a blob is looked for.
+pub const SMALL_PACKS_CROWDED: usize = 64;
 
 /// From this many such loose blobs on it is worth it.
 pub const CONSOLIDATE_FROM: usize = 64;
@@ -294,6 +302,17 @@ pub struct Packing {
     pub consolidate_from: usize,
     /// A collection merges small packs if there are more.
     pub small_packs_max: usize,
+    /// A capture that adds fewer small blobs than this, and reads few files, writes them as loose ones.
+    pub gather_from: usize,
+    /// Where there are this many small packs a capture that reads few files adds none.
+    pub small_packs_crowded: usize,
+}
+
+impl Packing {
+    /// Whether a pack of so many bytes is one of the small ones, which a collection merges.
+    pub(crate) fn is_small(&self, pack_bytes: u64) -> bool {
+        pack_bytes < self.pack_bytes_max / 8
+    }
 }
 
 impl Default for Packing {
@@ -303,6 +322,8 @@ impl Default for Packing {
             pack_bytes_max: PACK_BYTES_MAX,
             consolidate_from: CONSOLIDATE_FROM,
             small_packs_max: SMALL_PACKS_MAX,
+            gather_from: GATHER_FROM,
+            small_packs_crowded: SMALL_PACKS_CROWDED,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Which packs there are is asked of the directory and remembered for the process. A pack may come or
 //! go at any time, so whoever does not find something in those that are remembered asks again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +13,9 @@ use crate::blobs::is_errno;
 use crate::blobs::pack::{Frame, OpenError, Pack, file_name, id_of};
 use crate::disk::{Dir, make_private_dir};
 use crate::error::Result;
-use crate::hash::{BlobHash, Digest};
+use crate::hash::BlobHash;
 use crate::id::PackId;
+use crate::limits::Packing;
 
 const NAME: &str = "packs";
 
@@ -31,6 +32,12 @@ impl PackList {
     /// The packs that hold a blob, each with where.
     pub(crate) fn find(&self, hash: BlobHash) -> impl Iterator<Item = (&Arc<Pack>, Frame)> {
         self.packs.iter().filter_map(move |pack| pack.find(hash).map(|frame| (pack, frame)))
+    }
+
+    /// Whether there are so many small ones that no more should be added.
+    pub(super) fn are_crowded(&self, packing: Packing) -> bool {
+        let small = self.packs.iter().filter(|pack| packing.is_small(pack.bytes()));
+        small.count() >= packing.small_packs_crowded
     }
 
     /// Whether one of the packs holds a blob, by its trailer.
@@ -70,23 +77,20 @@ impl Packs {
         self.known().map_or_else(|| self.list(), Ok)
     }
 
-    /// A checksum over the names and lengths of the packs as they are now, none of them opened.
-    pub(super) fn state(&self) -> Result<Digest> {
+    /// The names of the packs as they are now and how long each is, none of them opened.
+    pub(super) fn lengths(&self) -> Result<BTreeMap<PackId, u64>> {
         let dir = match Dir::open(&self.store.join(NAME)) {
             Ok(dir) => dir,
-            Err(error) if is_errno(&error, Errno::NOENT) => return Ok(Digest::of(b"")),
+            Err(error) if is_errno(&error, Errno::NOENT) => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
         };
-        let mut names = dir.names()?;
-        names.retain(|name| id_of(name).is_some());
-        names.sort_unstable();
-        let mut text = Vec::new();
-        for name in names {
-            let bytes = dir.stat(&name)?.map_or(0, |stat| stat.size);
-            text.extend_from_slice(&name);
-            text.extend_from_slice(&bytes.to_le_bytes());
+        let mut lengths = BTreeMap::new();
+        for name in dir.names()? {
+            if let (Some(id), Some(stat)) = (id_of(&name), dir.stat(&name)?) {
+                lengths.insert(id, stat.size);
+            }
         }
-        Ok(Digest::of(&text))
+        Ok(lengths)
     }
 
     /// The packs as they are now.

@@ -1,5 +1,8 @@
 //! Adding blobs: written and checked as temporaries, then published together.
 
+mod packing;
+
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,16 +10,15 @@ use std::mem;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 
 use rustix::io::Errno;
 
-use crate::blobs::pack::{self, PackWriter};
+use crate::blobs::staging::packing::{ForPacks, Gathering, OpenPack, publish_packs};
 use crate::blobs::{Blobs, Presence, Survey, frame, is_errno, shard_name, shard_of};
 use crate::disk::{self, Dir, Placed, ToSync, check_size, sync_all, write_whole};
 use crate::error::{IoContext, Result};
 use crate::hash::{BlobHash, BlobHasher, Hashed};
-use crate::id::{OperationId, PackId};
+use crate::id::OperationId;
 use crate::limits;
 use crate::manifest::Mode;
 use crate::path::RelPath;
@@ -53,23 +55,19 @@ struct State {
     reuses_packs: bool,
 }
 
-/// What goes into packs. Locked before [`State`] where both are.
-#[derive(Debug, Default)]
-struct ForPacks {
-    open: Option<OpenPack>,
-    /// Whole, and all but the last durable.
-    finished: Vec<NewTemp>,
-    /// Makes the last of them durable, beside the writing of the next.
-    syncing: Option<JoinHandle<io::Result<()>>>,
-    /// What is in any of them, with its stored length.
-    blobs: HashMap<BlobHash, u32>,
+/// A blob, compressed.
+#[derive(Debug)]
+struct Frame<'a> {
+    hash: BlobHash,
+    /// Of its content.
+    size: u64,
+    bytes: Cow<'a, [u8]>,
 }
 
-/// The pack that is being written.
-#[derive(Debug)]
-struct OpenPack {
-    temp: NewTemp,
-    writer: PackWriter,
+impl Frame<'_> {
+    fn into_owned(self) -> Frame<'static> {
+        Frame { hash: self.hash, size: self.size, bytes: self.bytes.into_owned().into() }
+    }
 }
 
 /// A file under `tmp/`, whole and checked, not yet durable.
@@ -124,21 +122,79 @@ impl<'a> Staging<'a> {
     /// # Errors
     /// [`crate::Error::Io`].
     pub(crate) fn put<T: AsRef<[u8]>>(&self, content: &Hashed<T>) -> Result<()> {
+        self.put_by(content, |gathered| self.gather(gathered))
+    }
+
+    /// As [`Staging::put`], in a file of its own as long as not everything goes into packs: what is wrong
+    /// in the place of a loose blob is replaced only so.
+    pub(crate) fn put_anew<T: AsRef<[u8]>>(&self, content: &Hashed<T>) -> Result<()> {
+        self.put_by(content, |frame| self.put_frame(&frame))
+    }
+
+    fn put_by<T: AsRef<[u8]>>(
+        &self,
+        content: &Hashed<T>,
+        put: impl FnOnce(Frame<'_>) -> Result<()>,
+    ) -> Result<()> {
         let (hash, content) = (content.hash(), content.content());
         if self.is_staged(hash) {
             return Ok(());
         }
-        if self.survey.get().is_some() {
-            let packed = frame::compress(content, |frame| self.put_in_pack(hash, frame));
-            return packed.at("compress", self.blobs.tmp.path())?;
+        let put = |bytes: &[u8]| {
+            if self.survey.get().is_some() {
+                return self.put_in_pack(hash, bytes);
+            }
+            put(Frame { hash, size: content.len() as u64, bytes: bytes.into() })
+        };
+        frame::compress(content, put).at("compress", self.blobs.tmp.path())?
+    }
+
+    /// From now on small blobs go into one pack if they are enough, for those who put some tens: a file
+    /// for each costs a call that makes it durable and half an empty block.
+    pub(crate) fn gather_small(&self) {
+        let mut packing = self.packing();
+        if matches!(packing.gathering, Gathering::Off) {
+            packing.gathering = Gathering::Waiting(Vec::new());
         }
-        let mut temp = self.create_temp(content.len() as u64)?;
-        let path = temp.dir.path_of(temp.name.as_bytes());
-        let written = frame::compress(content, |frame| {
-            write_whole(&mut temp.file, frame, &path).map(|()| frame.len() as u64)
-        });
-        let stored_size = written.at("compress", &path)??;
-        self.keep(hash, temp, stored_size);
+    }
+
+    fn gather(&self, frame: Frame<'_>) -> Result<()> {
+        let rules = self.blobs.packing;
+        let is_small = frame.bytes.len() as u64 <= limits::CONSOLIDATED_BYTES_MAX;
+        let mut packing = self.packing();
+        let waiting = match &mut packing.gathering {
+            Gathering::Packing if is_small => {
+                return self.put_in(&mut packing, frame.hash, &frame.bytes);
+            }
+            Gathering::Waiting(waiting) if is_small => waiting,
+            _ => {
+                drop(packing);
+                return self.put_frame(&frame);
+            }
+        };
+        // Two threads may have compressed the same content at the same time.
+        if waiting.iter().all(|other| other.hash != frame.hash) {
+            waiting.push(frame.into_owned());
+        }
+        if waiting.len() < rules.gather_from {
+            return Ok(());
+        }
+        let waiting = mem::take(waiting);
+        if self.blobs.packs.remembered()?.are_crowded(rules) {
+            packing.gathering = Gathering::Off;
+            drop(packing);
+            return waiting.iter().try_for_each(|frame| self.put_frame(frame));
+        }
+        packing.gathering = Gathering::Packing;
+        let mut waiting = waiting.iter();
+        waiting.try_for_each(|frame| self.put_in(&mut packing, frame.hash, &frame.bytes))
+    }
+
+    /// Stages a frame as a file of its own.
+    fn put_frame(&self, frame: &Frame<'_>) -> Result<()> {
+        let mut temp = self.create_temp(frame.size)?;
+        write_whole(&mut temp.file, &frame.bytes, &temp.dir.path_of(temp.name.as_bytes()))?;
+        self.keep(frame.hash, temp, frame.bytes.len() as u64);
         Ok(())
     }
 
@@ -159,7 +215,10 @@ impl<'a> Staging<'a> {
 
     /// Stages a frame as it is, in a pack. The caller has made sure that its content has this hash.
     pub(crate) fn put_in_pack(&self, hash: BlobHash, frame: &[u8]) -> Result<()> {
-        let mut packing = self.packing();
+        self.put_in(&mut self.packing(), hash, frame)
+    }
+
+    fn put_in(&self, packing: &mut ForPacks, hash: BlobHash, frame: &[u8]) -> Result<()> {
         // Two threads may have compressed the same content at the same time.
         if packing.blobs.contains_key(&hash) {
             return Ok(());
@@ -229,6 +288,9 @@ impl<'a> Staging<'a> {
     pub(crate) fn publish(self) -> Result<Published> {
         let mut published = Published::default();
         let mut packing = mem::take(&mut *self.packing());
+        if let Gathering::Waiting(few) = mem::take(&mut packing.gathering) {
+            few.iter().try_for_each(|frame| self.put_frame(frame))?;
+        }
         if let Some(open) = packing.open.take() {
             packing.finish(open)?;
         }
@@ -322,7 +384,7 @@ impl<'a> Staging<'a> {
 
     /// Whether content of this hash is going to be published.
     pub(crate) fn is_staged(&self, hash: BlobHash) -> bool {
-        self.packing().blobs.contains_key(&hash) || self.state().temps.contains_key(&hash)
+        self.packing().holds(hash) || self.state().temps.contains_key(&hash)
     }
 
     /// Two threads may have written the same content at the same time: the second one's is dropped.
@@ -400,63 +462,6 @@ impl Drop for Staging<'_> {
     }
 }
 
-impl ForPacks {
-    /// Writes the trailer of a pack and begins to make it durable.
-    fn finish(&mut self, open: OpenPack) -> Result<()> {
-        // One at a time: a disk that is slower than the compression holds it back.
-        self.wait()?;
-        let temp = open.finish()?;
-        let path = temp.dir.path_of(temp.name.as_bytes());
-        let file = temp.file.try_clone().at("sync", &path)?;
-        let sync = std::thread::Builder::new().name("turnpoint-sync".to_owned());
-        match sync.spawn(move || file.sync_all()) {
-            Ok(syncing) => self.syncing = Some(syncing),
-            // Where the system gives no thread, this one does the work.
-            Err(_) => temp.file.sync_all().at("sync", &path)?,
-        }
-        self.finished.push(temp);
-        Ok(())
-    }
-
-    /// Waits until all finished packs are durable.
-    fn wait(&mut self) -> Result<()> {
-        let Some(syncing) = self.syncing.take() else { return Ok(()) };
-        let ended = |_| Err(io::Error::other("the thread that did it has ended"));
-        let synced = syncing.join().unwrap_or_else(ended);
-        let path = self.finished.last().map(|temp| temp.dir.path_of(temp.name.as_bytes()));
-        synced.at("sync", path.unwrap_or_default())
-    }
-}
-
-impl OpenPack {
-    fn new(temp: NewTemp) -> Result<Self> {
-        let path = temp.dir.path_of(temp.name.as_bytes());
-        let file = temp.file.try_clone().at("write", &path)?;
-        Ok(Self { temp, writer: PackWriter::new(file, path) })
-    }
-
-    /// Writes its trailer.
-    fn finish(self) -> Result<NewTemp> {
-        self.writer.finish()?;
-        Ok(self.temp)
-    }
-}
-
-/// Gives durable packs their names. All of them are new, so nothing is ever replaced.
-fn publish_packs(packing: &mut ForPacks, to: &Dir, published: &mut Published) -> Result<()> {
-    for mut temp in packing.finished.drain(..) {
-        let place = pack::file_name(PackId::random());
-        temp.dir.rename_to(temp.name.as_bytes(), to, place.as_bytes())?;
-        temp.name.clear();
-    }
-    let sizes = packing.blobs.drain().map(|(hash, length)| (hash, u64::from(length)));
-    let before = published.sizes.len();
-    published.sizes.extend(sizes);
-    published.count += (published.sizes.len() - before) as u64;
-    published.stored_bytes += published.sizes[before..].iter().map(|(_, size)| size).sum::<u64>();
-    Ok(())
-}
-
 /// A temporary that is being written; removed when dropped, unless its name was taken from it.
 #[derive(Debug)]
 struct NewTemp {
@@ -525,6 +530,7 @@ fn compress_from(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blobs::pack::PackWriter;
     use crate::error::Error;
 
     #[test]

@@ -3,8 +3,9 @@
 //! A power cut on a disk that did not keep its promise leaves blobs missing or cut short under good
 //! names; somebody removes a pack; a verification finds a page damaged. Files that have not changed
 //! would never be read again, and a checkpoint that takes them over from the base could not be
-//! restored. So all of the base is looked for once a boot, and again when the packs are others, when
-//! its root is not there, or when something is known to be lost that was not known at the last look.
+//! restored. So all of the base is looked for once a boot, and again when a pack is gone or has another
+//! length, when its root is not there, or when something is known to be lost that was not known at the
+//! last look. A pack that came since gives no reason: every capture may add one.
 //! What is lost is remembered, so that this capture reads those files and heals them. What nobody had
 //! reason to doubt (one loose blob that was removed by hand, bits that flipped) is left to a
 //! verification.
@@ -20,13 +21,15 @@ use crate::checkpoint::BlobState;
 use crate::disk::{self, Dir};
 use crate::error::{Error, Result};
 use crate::hash::{BlobHash, Digest};
-use crate::id::WorkspaceId;
+use crate::id::{PackId, WorkspaceId};
+use crate::limits;
 use crate::manifest::{Entry, page_refs, read_entries};
 use crate::monitor::{Monitor, Notice};
 use crate::threads;
 use crate::workspaces::StatCache;
 
-/// The file that says in which circumstances a workspace's base was looked at last.
+/// The file that says in which circumstances a workspace's base was looked at last, and which packs there
+/// were.
 const NAME: &str = "audited";
 
 /// Looks for every blob of the base, its pages included, unless that was done in the present
@@ -36,8 +39,8 @@ const NAME: &str = "audited";
 /// # Errors
 /// [`Error::Cancelled`]; where the index cannot be asked.
 ///
-/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file
-/// and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
+/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file,
+/// its writing where packs came since, and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
 /// open and one short read for each content.
 pub(crate) fn audit(
     access: &Access,
@@ -47,14 +50,26 @@ pub(crate) fn audit(
 ) -> Result<()> {
     let place = access.workspaces.directory(workspace);
     // The packs before the looks: one that goes meanwhile is noticed the next time.
-    let packs = access.blobs.packs_state()?;
+    let packs = access.blobs.pack_lengths()?;
     let mut known: BTreeMap<BlobHash, BlobState> =
         access.index.read("list lost blobs", |tx| tx.lost_blobs())?.into_iter().collect();
-    let audited = disk::read_small(&place.join(NAME), 256).ok().flatten();
+    let reasons = reasons(access, &known);
+    let remember = |reasons, packs| {
+        // Not written, it is done again.
+        let dir = Dir::open(&place);
+        let text = encode(reasons, packs);
+        drop(dir.and_then(|dir| disk::replace(&dir, NAME.as_bytes(), &text, &access.tmp)));
+    };
+    let text = disk::read_small(&place.join(NAME), limits::SMALL_FILE_BYTES_MAX).ok().flatten();
+    let audited = text.and_then(|text| audited_packs(&text, reasons));
     let root = (base.tree.root, base.tree.root_size);
-    if audited.as_deref() == Some(&circumstances(access, packs, &known)[..])
+    if let Some(audited) = audited
+        && audited.iter().all(|(id, bytes)| packs.get(id) == Some(bytes))
         && (known.contains_key(&root.0) || matches!(look_at(access, root, None), Ok(None)))
     {
+        if audited.len() < packs.len() {
+            remember(reasons, &packs);
+        }
         return Ok(());
     }
     let Findings { lost, unread } = look_at_all(access, workspace, base, monitor)?;
@@ -72,10 +87,7 @@ pub(crate) fn audit(
     }
     // Not what is known to be lost by now: what another process found meanwhile was not looked for.
     known.extend(lost);
-    let circumstances = circumstances(access, packs, &known);
-    // Not written, it is done again.
-    let dir = Dir::open(&place);
-    drop(dir.and_then(|dir| disk::replace(&dir, NAME.as_bytes(), &circumstances, &access.tmp)));
+    remember(self::reasons(access, &known), &packs);
     Ok(())
 }
 
@@ -145,12 +157,40 @@ fn look_at_all(
     Ok(findings)
 }
 
-/// What the outcome of an audit depends on, but for single loose blobs: the boot, the packs, and what is
-/// known to be lost.
-fn circumstances(access: &Access, packs: Digest, lost: &BTreeMap<BlobHash, BlobState>) -> Vec<u8> {
+/// What gives reason to look again, whatever the packs are: another boot, and that more, or less, is known to
+/// be lost.
+fn reasons(access: &Access, lost: &BTreeMap<BlobHash, BlobState>) -> [u8; REASONS_BYTES] {
     let lost: Vec<u8> = lost.keys().flat_map(|hash| *hash.as_bytes()).collect();
-    let digests = [packs, Digest::of(&lost)].map(Digest::to_bytes);
-    [access.host.boot, digests[0], digests[1]].concat()
+    let mut reasons = [0; REASONS_BYTES];
+    reasons[..16].copy_from_slice(&access.host.boot);
+    reasons[16..].copy_from_slice(&Digest::of(&lost).to_bytes());
+    reasons
+}
+
+const REASONS_BYTES: usize = 32;
+/// The id of a pack and its length.
+const PACK_BYTES: usize = 16 + 8;
+
+fn encode(reasons: [u8; REASONS_BYTES], packs: &BTreeMap<PackId, u64>) -> Vec<u8> {
+    let mut text = reasons.to_vec();
+    for (id, bytes) in packs {
+        text.extend_from_slice(&id.to_bytes());
+        text.extend_from_slice(&bytes.to_le_bytes());
+    }
+    text
+}
+
+/// The packs that there were at the last look; `None` where there is reason to look again.
+fn audited_packs(text: &[u8], reasons: [u8; REASONS_BYTES]) -> Option<BTreeMap<PackId, u64>> {
+    let packs = text.strip_prefix(&reasons)?;
+    let (packs, rest) = packs.as_chunks::<PACK_BYTES>();
+    rest.is_empty().then(|| {
+        let pack = |pack: &[u8; PACK_BYTES]| {
+            let (id, bytes) = pack.split_first_chunk::<16>()?;
+            Some((PackId::from_bytes(*id), u64::from_le_bytes(*bytes.first_chunk()?)))
+        };
+        packs.iter().filter_map(pack).collect()
+    })
 }
 
 fn cached_blobs(access: &Access, workspace: WorkspaceId, base: &Base) -> Vec<(BlobHash, u64)> {

@@ -411,8 +411,11 @@ fn put_if_absent(
     content: &Hashed<Vec<u8>>,
 ) -> Result<()> {
     let hash = content.hash();
-    if staging.is_known_absent(hash) || lost.contains(&hash) {
+    if lost.contains(&hash) {
         // A look cannot tell flipped bits: publishing compares the content and replaces it.
+        return staging.put_anew(content);
+    }
+    if staging.is_known_absent(hash) {
         return staging.put(content);
     }
     match access.blobs.look(hash, content.content().len() as u64, None)? {
@@ -421,7 +424,8 @@ fn put_if_absent(
             staging.reuse(hash);
             Ok(())
         }
-        Presence::Absent | Presence::Wrong { .. } => staging.put(content),
+        Presence::Absent => staging.put(content),
+        Presence::Wrong { .. } => staging.put_anew(content),
     }
 }
 
@@ -552,7 +556,7 @@ pub(super) fn store_pages(
         let text = Hashed::new(page.text);
         if is_unreadable {
             // Where one page is damaged others may be, and a look does not tell.
-            return staging.put(&text);
+            return staging.put_anew(&text);
         }
         put_if_absent(access, &staging, lost, &text)
     };

@@ -70,7 +70,7 @@ fn bytes_of(frames: &[Frame]) -> u64 {
 /// Which packs are worth writing anew: those of which a quarter is not needed, and the small ones where
 /// there are many of them. In their order.
 pub(super) fn worth_rewriting(packs: &[Sizes], packing: Packing) -> Vec<usize> {
-    let is_small = |pack: &Sizes| pack.file < packing.pack_bytes_max / 8;
+    let is_small = |pack: &Sizes| packing.is_small(pack.file);
     let small = packs.iter().filter(|pack| is_small(pack)).count();
     let is_worth = |pack: &Sizes| {
         pack.needed == 0

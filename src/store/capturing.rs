@@ -112,6 +112,7 @@ impl Store {
             _ => Look::Whole(Detail::Changes),
         };
         let staging = access.blobs.stage(operation.id())?;
+        staging.gather_small();
         let storing = Storing { operation: &operation, staging: &staging };
         let seen = look_and_hold(&access, &open, base.as_mut(), options, look, storing, monitor)?;
         let Seen { mut held, scope, coverage, git } = seen;

@@ -342,6 +342,7 @@ fn carry_out(
         capture::audit(access, open.workspace.id, base, monitor)?;
     }
     let staging = access.blobs.stage(operation.id())?;
+    staging.gather_small();
     let prepared = prepare(
         access,
         open,

@@ -347,13 +347,13 @@ fn sweep(access: &Access, effort: Effort, monitor: &dyn Monitor) -> Result<Sweep
     Ok(outcome)
 }
 
-/// How long after the last sweep a capture makes another where there is too much.
+/// How long after the last sweep a capture makes another where there is too much, or too many small packs.
 const SWEEP_EVERY_IF_TIGHT: Duration = Duration::from_mins(10);
 
 /// After a capture: sweeps if the last sweep is as long ago as it may be and no other runs.
 pub(super) fn sweep_if_due(access: &Access, is_tight: bool, monitor: &dyn Monitor) -> Result<()> {
     let Some(mut every) = access.upkeep.sweep_every else { return Ok(()) };
-    if is_tight {
+    if is_tight || access.blobs.are_packs_crowded() {
         every = every.min(SWEEP_EVERY_IF_TIGHT);
     }
     let file = access.layout.sweep_lock();

@@ -14,12 +14,25 @@ type Barrier = Vec<&'static str>;
 const CALLS: &str =
     "trace=fsync,fdatasync,syncfs,sync_file_range,rename,renameat,renameat2,link,linkat";
 
-/// The barriers of a capture into session `s`, each with the kinds of places that it makes durable.
-fn barriers_of_a_capture(program: &Program) -> Vec<Barrier> {
+/// What a capture into session `s` asks of the kernel.
+fn trace_of_a_capture(program: &Program) -> String {
     let trace = program.root().join("trace");
     let wrapper = ["strace", "-f", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS];
     run(&mut program.under(&wrapper, ["capture", "--session", "s"])).ok();
-    let trace = fs::read_to_string(trace).unwrap();
+    fs::read_to_string(trace).unwrap()
+}
+
+/// How many calls a capture makes that wait for the disk, but for those of the index, which waits where
+/// retention drops something.
+fn syncs_of_a_capture(program: &Program) -> usize {
+    let trace = trace_of_a_capture(program);
+    let calls = trace.lines().filter(|line| !line.contains("<...") && line.contains("sync"));
+    calls.filter(|line| !line.contains("rename") && !line.contains("index.db")).count()
+}
+
+/// The barriers of a capture into session `s`, each with the kinds of places that it makes durable.
+fn barriers_of_a_capture(program: &Program) -> Vec<Barrier> {
+    let trace = trace_of_a_capture(program);
     let mut barriers: Vec<Barrier> = Vec::new();
     let mut is_open = false;
     // The second half of a call that was told in two parts begins with its process and `<...`.
@@ -52,6 +65,7 @@ fn kind_of(program: &Program, place: &Path) -> &'static str {
         (Some("tmp"), Some(name)) if name.starts_with("write-") => "a new file",
         (Some("tmp"), Some(_)) => "new blobs",
         (Some("blobs"), Some(_)) => "names of blobs",
+        (Some("packs"), None) => "names of packs",
         (Some("s"), None) => "names of the session",
         (Some("index.db-wal"), None) => "the index",
         other => panic!("{other:?} was made durable"),
@@ -92,6 +106,26 @@ fn content_is_durable_before_its_names_and_these_before_the_manifest_and_nothing
         vec!["names of the session"],
     ];
     assert_eq!(barriers_of_a_capture(&program), changed);
+}
+
+#[test]
+fn many_new_blobs_are_one_file_so_that_there_is_no_more_to_wait_for() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let write = |text: &str| {
+        for number in 0..40 {
+            let path = program.workspace().join(number.to_string());
+            fs::write(path, format!("{text} {number}")).unwrap();
+        }
+    };
+    write("first");
+    settle(&program);
+    write("second");
+    let packed =
+        [vec!["new blobs"], vec!["names of packs", "a new file"], vec!["names of the session"]];
+    assert_eq!(barriers_of_a_capture(&program), packed);
+    settle(&program);
+    write("third");
+    assert_eq!(syncs_of_a_capture(&program), 4, "the pack, its name, the manifest, its name");
 }
 
 /// git waits neither for the objects of a commit nor for refs.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::support::fingerprint::{self, Fingerprint};
+use crate::support::packs;
 use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, dir, executable, file, link};
 
@@ -149,6 +150,7 @@ fn a_directory_is_what_a_restore_into_one_makes() {
 #[test]
 fn lost_content_is_found_before_anything_is_written() {
     let program = program();
+    packs::make_loose(&program.store());
     let hash = blake3::hash(b"b\n").to_hex().to_string();
     let blob = program.store().join("blobs").join(hash.split_at(2).0).join(&hash);
     let whole = fs::read(&blob).unwrap();

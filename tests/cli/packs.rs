@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::support::corpus::Random;
 use crate::support::fingerprint;
+use crate::support::packs;
 use crate::support::program::{Program, Run, run};
 
 const FILES: usize = 80;
@@ -21,6 +22,7 @@ fn captured() -> Program {
         write(&program, number, "first");
     }
     program.run(["capture", "--session", "s"]).ok();
+    packs::make_loose(&program.store());
     program
 }
 
@@ -87,6 +89,7 @@ fn a_collection_says_what_it_moved_into_packs_and_it_reads_as_before() {
         write(&program, number, "second");
     }
     program.run(["capture", "--session", "s"]).ok();
+    packs::make_loose(&program.store());
     let packed = collect(&program, &["--json"]).ok().json();
     assert!(packed["blobs_packed"].as_u64().unwrap() >= FILES as u64, "{packed}");
     assert_restored(&program, &tree);
@@ -188,7 +191,10 @@ fn a_collection_that_is_killed_loses_nothing_and_the_next_leaves_nothing_behind(
         for number in 0..FILES {
             write(&program, number, ["old", "first"][round]);
         }
+        let before = packs::all(&program.store());
         program.run(["capture", "--session", ["other", "s"][round]]).ok();
+        let added = packs::all(&program.store()).difference(&before).cloned().collect();
+        packs::make_loose_of(&program.store(), &added);
         if round == 0 {
             collect(&program, &[]).ok();
             for number in FILES / 3..FILES {

@@ -8,6 +8,7 @@ use crate::kills::{assert_nothing_left, scene, three_turns, write_many};
 use crate::scene::{Saved, Scene};
 use crate::steps::{self, Step, at_its_time};
 use crate::support::fingerprint::{self, differences};
+use crate::support::packs;
 use crate::support::program::{Program, Run, run};
 
 /// The calls by which this program and SQLite write.
@@ -210,6 +211,7 @@ fn a_collection_without_room_for_a_pack_takes_nothing_away() {
     let mut scene = three_turns();
     write_many(&scene, 1);
     scene.capture();
+    packs::make_loose(&scene.program.store());
     let mut saved = scene.save();
     let loose = |scene: &Scene| fingerprint::of(&scene.program.store().join("blobs")).len();
     let packs = |scene: &Scene| fs::read_dir(scene.program.store().join("packs")).unwrap().count();

@@ -13,6 +13,7 @@ use crate::kills::{assert_nothing_left, gc, tree};
 use crate::scene::{BINARY, Scene};
 use crate::steps::{self, Step};
 use crate::support::fingerprint::{self, differences};
+use crate::support::packs;
 use crate::support::program::{Program, Run, run};
 
 const CAPTURE: [&str; 3] = ["capture", "--session", "s"];
@@ -240,6 +241,7 @@ fn a_collection_names_what_nobody_may_remove_and_removes_the_rest() {
     // Nothing needs its content from now on.
     gc(&scene).ok();
 
+    packs::make_loose(&scene.program.store());
     let blobs = || {
         let shards = fs::read_dir(scene.program.store().join("blobs")).unwrap();
         let names = shards.flat_map(|shard| fs::read_dir(shard.unwrap().path()).unwrap());

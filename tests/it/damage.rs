@@ -118,9 +118,9 @@ fn what_a_restore_took_away_can_be_named_even_if_the_page_was_damaged() {
         (0..400).map(|number| (format!("d{}/f{number}", number % 7), file(format!("{number}"))));
     tree::build(place.root(), many);
     tree::build(place.root(), [("a", file("first"))]);
-    let first = place.capture();
+    let first = place.capture_loose();
     fs::write(place.root().join("a"), "second").unwrap();
-    let second = place.capture();
+    let second = place.capture_loose();
     let before = place.look();
     // A page that both name, and that the restore has no need to read for itself.
     let text = |path: &Path| {

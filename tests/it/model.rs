@@ -216,12 +216,19 @@ fn packing() -> impl Strategy<Value = Packing> {
         prop_oneof![Just(200), Just(1_500), Just(20_000), Just(Packing::default().pack_bytes_max)];
     let consolidate_from = prop_oneof![Just(1), Just(5), Just(20), Just(64)];
     let small_packs_max = prop_oneof![Just(0), Just(2), Just(8)];
-    (above_files, pack_bytes_max, consolidate_from, small_packs_max).prop_map(
-        |(above_files, pack_bytes_max, consolidate_from, small_packs_max)| Packing {
-            above_files,
-            pack_bytes_max,
-            consolidate_from,
-            small_packs_max,
+    let gathering =
+        (prop_oneof![Just(1), Just(4), Just(8)], prop_oneof![Just(0), Just(3), Just(64)]);
+    (above_files, pack_bytes_max, consolidate_from, small_packs_max, gathering).prop_map(
+        |(above_files, pack_bytes_max, consolidate_from, small_packs_max, gathering)| {
+            let (gather_from, small_packs_crowded) = gathering;
+            Packing {
+                above_files,
+                pack_bytes_max,
+                consolidate_from,
+                small_packs_max,
+                gather_from,
+                small_packs_crowded,
+            }
         },
     )
 }

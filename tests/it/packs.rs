@@ -22,6 +22,8 @@ const AT_ONCE: Packing = Packing {
     pack_bytes_max: 64 * 1024 * 1024,
     consolidate_from: 1_000,
     small_packs_max: 8,
+    gather_from: 8,
+    small_packs_crowded: 64,
 };
 
 fn text(number: usize) -> String {
@@ -435,9 +437,37 @@ fn small_packs_become_one_when_there_are_many() {
     packed.assert_kept(&id);
 }
 
+/// A sweep is due ten minutes after the last where there are too many small packs, and not after a day.
+#[test]
+fn the_packs_of_many_turns_are_merged_by_a_later_turn() {
+    let rules =
+        Packing { above_files: 1_000, small_packs_max: 1, small_packs_crowded: 3, ..AT_ONCE };
+    let packed = Packed::new(rules);
+    let turn = |number: usize| {
+        write(&packed.place, number * 10..number * 10 + 10);
+        packed.capture();
+    };
+    let mut counts = Vec::new();
+    let mut made = None;
+    for number in 0..6 {
+        turn(number);
+        counts.push(packed.files().len());
+        // The last sweep: before the last turn it is long enough ago.
+        let lock = fs::File::open(packed.store.root().join("locks/sweep.lock")).unwrap();
+        let made = *made.get_or_insert_with(|| lock.metadata().unwrap().modified().unwrap());
+        lock.set_modified(made - Duration::from_mins(if number == 4 { 11 } else { 8 })).unwrap();
+    }
+    // From the third on none is added; the last turn finds that they have to be merged.
+    assert_eq!(counts, [1, 2, 3, 3, 3, 1]);
+    let id = packed.capture();
+    assert_eq!(packed.findings(), []);
+    packed.assert_kept(&id);
+}
+
 #[test]
 fn small_blobs_move_into_a_pack_and_a_damaged_one_stays_where_it_is() {
-    let packed = Packed::new(Packing { above_files: 1_000, consolidate_from: 30, ..AT_ONCE });
+    let rules = Packing { above_files: 1_000, gather_from: 1_000, consolidate_from: 30, ..AT_ONCE };
+    let packed = Packed::new(rules);
     write(&packed.place, 0..40);
     fs::write(packed.place.root().join("large"), {
         let mut state = 1_u64;

@@ -8,6 +8,7 @@ use turnpoint::{
 };
 
 use crate::support::fingerprint::{self, Fingerprint};
+use crate::support::packs;
 
 pub(crate) struct Place {
     home: tempfile::TempDir,
@@ -49,6 +50,14 @@ impl Place {
         let outcome = self.store().capture(self.root(), &CaptureOptions::default(), &()).unwrap();
         assert!(outcome.complete, "{:?}", outcome.problems);
         outcome.checkpoint
+    }
+
+    /// A capture whose content, and all before it, is in loose blobs.
+    #[track_caller]
+    pub(crate) fn capture_loose(&self) -> CheckpointId {
+        let id = self.capture();
+        packs::make_loose(self.store().root());
+        id
     }
 
     #[track_caller]

@@ -184,8 +184,8 @@ fn assert_chained(store: &Store) {
 fn no_byte_stays_anywhere_and_everything_else_does() {
     // Loose, and in packs of several sizes.
     let small = Packing { above_files: 0, pack_bytes_max: 6_000, ..Packing::default() };
-    let large = Packing { above_files: 0, ..Packing::default() };
-    for packing in [Packing::default(), small, large] {
+    let loose = Packing { gather_from: usize::MAX, ..Packing::default() };
+    for packing in [loose, small, Packing::default()] {
         let place = Place::in_memory();
         let store = Store::with_packing(place.home(), packing);
         let taken = turns(&place, &store);
@@ -418,7 +418,7 @@ fn nothing_is_changed_where_something_cannot_be_understood_or_changed_meanwhile(
 
     // A checkpoint more that holds one.
     secret(&place, 3);
-    let id = place.capture();
+    let id = place.capture_loose();
     let before = files(&store);
     let error = store.purge(&request, &expected, &()).unwrap_err();
     assert!(matches!(error, Error::PlanChanged { .. }), "{error:?}");

@@ -869,7 +869,7 @@ fn what_is_damaged_is_named_whole_and_nothing_stays_of_what_was_written() {
     let content = |number: usize| format!("content of {number}");
     let path = |number: usize| format!("d{}/{number:03}", number % 3);
     tree::build(place.root(), (0..900).map(|number| (path(number), file(content(number)))));
-    let id = place.capture();
+    let id = place.capture_loose();
     let blob =
         |number: usize| place.blob(blake3::hash(content(number).as_bytes()).to_hex().as_str());
     let damaged = [0, 299, 450, 898];

@@ -6,6 +6,7 @@ pub(crate) mod collision;
 pub(crate) mod corpus;
 pub(crate) mod fingerprint;
 pub(crate) mod ground;
+pub(crate) mod packs;
 pub(crate) mod program;
 pub(crate) mod traces;
 pub(crate) mod tree;

@@ -110,6 +110,76 @@ fn small(count: u64) -> (Vec<Vec<u8>>, Vec<Line>) {
     (contents, lines)
 }
 
+/// Stages these together, small ones gathered, and publishes them.
+fn gather(blobs: &Blobs, contents: &[Vec<u8>]) -> Vec<(BlobHash, u64)> {
+    let staging = blobs.stage(OperationId::random()).unwrap();
+    staging.gather_small();
+    for content in contents {
+        staging.put(&Hashed::new(content)).unwrap();
+        assert!(staging.is_staged(BlobHash::of(content)));
+    }
+    let published = staging.publish().unwrap();
+    assert_eq!(published.sizes.len() as u64, published.count);
+    published.sizes
+}
+
+#[test]
+fn a_few_small_blobs_are_loose_and_more_of_them_are_a_pack() {
+    let contents =
+        |count: usize| (0..count as u64).map(|seed| content(seed, 500)).collect::<Vec<_>>();
+    let noise = content(99, 5 * usize::try_from(limits::CONSOLIDATED_BYTES_MAX).unwrap());
+    for (count, in_packs) in [(limits::GATHER_FROM - 1, 0), (limits::GATHER_FROM, 1)] {
+        let store = Store::in_memory();
+        let contents = contents(count);
+        // What is put twice is there once, and what is long has a file of its own.
+        let put = [contents.clone(), contents.clone(), vec![noise.clone()]].concat();
+        let sizes = gather(&store.blobs, &put);
+        assert_eq!(sizes.len(), count + 1);
+        assert_eq!(store.pack_files().len(), in_packs);
+        for content in &contents {
+            let place = store.file(BlobHash::of(content));
+            assert_eq!(place.exists(), in_packs == 0);
+            assert_eq!(store.opened().read(BlobHash::of(content), 500).unwrap(), *content);
+        }
+        assert_eq!(zstd_decodes(&store.file(BlobHash::of(&noise))), noise);
+        for path in store.pack_files() {
+            assert_eq!(zstd_decodes(&path).len(), 500 * count);
+        }
+    }
+}
+
+#[test]
+fn no_small_pack_is_added_where_there_are_too_many() {
+    let store = Store::in_memory();
+    let packing = Packing { small_packs_crowded: 2, ..Packing::default() };
+    let turn =
+        |number: u64| (0..9).map(|seed| content(100 * number + seed, 500)).collect::<Vec<_>>();
+    for (number, packs, is_crowded) in [(1, 1, false), (2, 2, false), (3, 2, true)] {
+        let blobs = Blobs::open(&store.root(), packing).unwrap();
+        assert_eq!(gather(&blobs, &turn(number)).len(), 9);
+        assert_eq!((store.pack_files().len(), blobs.are_packs_crowded()), (packs, is_crowded));
+    }
+    for content in turn(3) {
+        assert_eq!(zstd_decodes(&store.file(BlobHash::of(&content))), content);
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_loose_place_is_replaced_although_more_is_gathered() {
+    let store = Store::in_memory();
+    let wrong = content(1, 500);
+    let path = store.file(BlobHash::of(&wrong));
+    fs::write(&path, "wrong").unwrap();
+    let staging = store.blobs.stage(OperationId::random()).unwrap();
+    staging.gather_small();
+    for seed in 2..12 {
+        staging.put(&Hashed::new(content(seed, 500))).unwrap();
+    }
+    staging.put_anew(&Hashed::new(&wrong)).unwrap();
+    staging.publish().unwrap();
+    assert_eq!((zstd_decodes(&path), store.pack_files().len()), (wrong, 1));
+}
+
 #[test]
 fn a_pack_is_written_as_the_format_says_and_plain_tools_read_it() {
     let store = Store::in_memory();

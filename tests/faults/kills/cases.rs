@@ -10,6 +10,7 @@ use super::{
 use crate::scene::Scene;
 use crate::steps::{self, Step};
 use crate::support::fingerprint;
+use crate::support::packs;
 
 /// The steps of an operation, from a state to which the scene is put back.
 fn rehearse(scene: &mut Scene, arguments: &[&str]) -> Vec<Step> {
@@ -285,6 +286,7 @@ fn a_collection_under_which_the_index_is_exchanged_leaves_what_a_capture_found()
     };
     write(&scene);
     scene.capture();
+    packs::make_loose(&scene.program.store());
     fs::remove_dir_all(scene.program.workspace().join("gone")).unwrap();
     scene.capture();
     scene.program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
