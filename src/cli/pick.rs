@@ -20,13 +20,15 @@ use crate::cli::format::{self, shortened};
 
 /// How many checkpoints are shown at one time.
 const ROWS_MAX: usize = 12;
-/// From this width on there is room for what made it and how many paths changed.
+/// From this width on there is room for how many paths changed, and all of what made it.
 const WIDE: usize = 60;
 
 /// What can be pressed.
-const KEYS: &str = "Enter shows its plan, Esc leaves; arrows, or type to filter";
+const KEYS: &str = "Enter shows its plan, q or Esc leaves; arrows, or type to filter";
 /// The same where there is less room.
-const KEYS_IN_SHORT: &str = "Enter: plan, Esc: leave, type: filter";
+const KEYS_IN_SHORT: &str = "Enter: plan, q: leave, type: filter";
+/// So much of what made one is shown there.
+const TRIGGER_IN_SHORT: usize = 8;
 
 /// What a key means.
 #[derive(Debug, PartialEq, Eq)]
@@ -309,16 +311,17 @@ impl List {
             cells.extend([it.id.to_string(), format::age(it.created_at, now)]);
             if is_wide {
                 cells.push(changes.get(&it.id).map_or(String::new(), |it| format::number(*it)));
-                cells.extend((!of_turns).then(|| it.trigger.clone()));
             }
+            let of_trigger = if is_wide { usize::MAX } else { TRIGGER_IN_SHORT };
+            cells.extend((!of_turns).then(|| shortened(&it.trigger, of_trigger)));
             cells.push(printable(it.label.as_deref().unwrap_or_default().as_bytes()));
             cells
         };
-        let mut header = if of_turns { vec!["TURN", "BEGINS AT"] } else { vec!["CHECKPOINT"] };
+        let mut header = if of_turns { vec!["TURN", "GOES BACK TO"] } else { vec!["CHECKPOINT"] };
         header.push("AGE");
         header.extend(is_wide.then_some("CHANGED"));
-        header.extend((is_wide && !of_turns).then_some("TRIGGER"));
-        header.push("LABEL");
+        header.extend((!of_turns).then_some("TRIGGER"));
+        header.push(if of_turns { "ITS LABEL" } else { "LABEL" });
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();
         let widths: Vec<usize> = header
             .iter()
