@@ -153,7 +153,7 @@ fn search(
 /// lost or was pruned meanwhile concerns it alone.
 fn lost(failure: Failure) -> Outcome<String> {
     match failure {
-        Failure::Library(error) => match *error {
+        Failure::Library { error, .. } => match *error {
             Error::Pruned { .. } | Error::CheckpointNotFound { .. } | Error::ContentLost { .. } => {
                 Ok(error.to_string())
             }

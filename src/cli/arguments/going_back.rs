@@ -47,7 +47,8 @@ pub(crate) struct ChangeArguments {
 /// that no restore made is the start of a turn. They are counted in what was captured, not from where a
 /// rewind has led: the same command again finds nothing to do.
 ///
-/// Everything else is as in `turnpoint restore` of that checkpoint.
+/// Everything else is as in `turnpoint restore` of that checkpoint: where it was made with
+/// `capture --changed-from`, what is new outside of where it looked stays.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint rewind\n  \
@@ -101,6 +102,8 @@ pub(crate) struct RedoArguments {
 /// left it is put back; a text that was changed since is merged line by line. Where later work changed the
 /// same lines, or a file that is not text, nothing at all is written and each such path is named, with 3.
 /// With paths only what it changed there is taken back, and nothing else stands against it.
+/// Where the checkpoint before it was made with `capture --changed-from`, what is new outside of where that
+/// one looked stays.
 /// Shows the plan and asks; without a terminal it needs --yes. `turnpoint undo` takes it back.
 #[derive(Debug, Args)]
 #[command(override_usage = "turnpoint revert [OPTIONS] [SESSION] SEQ [PATH]...")]
