@@ -12,7 +12,7 @@ use turnpoint::compare::{Change, ChangeKind, LineCount, Selection};
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::manifest::{Entry, EntryKind, OmitReason};
 use turnpoint::path::{printable, shell_path};
-use turnpoint::{CompareOptions, Compared, Comparison, Spec, Which};
+use turnpoint::{CompareOptions, Compared, Comparison, Error, Spec, Which};
 
 use crate::cli::arguments::DiffArguments;
 use crate::cli::capture;
@@ -58,8 +58,12 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
         Some(after) => {
             let label = Some(&after.which).filter(|_| after.session.is_none()).cloned();
             let resolved = resolve_both(&before, after, context);
-            if let (Err(_), Some(Which::Label(label))) = (&resolved, label) {
-                context.remark(format!("`@{label}` is no path here, so a label is meant; a path that is gone comes after `--`"));
+            if let (Err(failure), Some(Which::Label(label))) = (&resolved, label)
+                && matches!(failure.error(), Some(Error::LabelNotFound { label: of, .. }) if *of == label)
+            {
+                context.remark(format!(
+                    "`@{label}` is no path here, so a label is meant; a path that is gone comes after `--`"
+                ));
             }
             let (before, after) = resolved?;
             (before, Some(after))

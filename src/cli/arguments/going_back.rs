@@ -56,12 +56,16 @@ pub(crate) struct ChangeArguments {
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
     /// Which turn, counted from the last; without it a list to choose from on a terminal, else 1
-    #[arg(value_name = "N", value_parser = count)]
+    #[arg(value_name = "N", value_parser = turns)]
     pub(crate) turns: Option<NonZeroU32>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
+}
+
+fn turns(text: &str) -> Result<NonZeroU32, String> {
+    count(text).map_err(|error| format!("{error}; `turnpoint restore` goes back to a checkpoint"))
 }
 
 /// Take back the newest restore of this workspace
