@@ -102,6 +102,11 @@ pub struct CaptureOutcome {
     pub problems: Vec<CaptureProblem>,
     /// How many of these there are in all.
     pub problem_count: u64,
+    /// Of [`CaptureOptions::changed`], the first that is neither on the disk nor in the checkpoint that this one
+    /// builds on: perhaps it was not written as was meant.
+    pub first_unknown: Option<RelPath>,
+    /// How many of these there are in all.
+    pub unknown_count: u64,
     /// Older checkpoints that the rules of retention dropped because of the new one.
     pub dropped: Vec<CheckpointId>,
     /// How long it took, in milliseconds.

@@ -132,6 +132,8 @@ pub struct TakenBack {
     /// The restore or revert that it was, or that it took back or did again in the end; `None` where that
     /// is not known any more.
     pub origin: Option<(RestoreVerb, CheckpointId)>,
+    /// The safety checkpoint of the command before it that would be taken back next, where there is one.
+    pub earlier: Option<CheckpointId>,
 }
 
 impl RestoreOutcome {

@@ -169,7 +169,8 @@ pub(crate) struct CaptureArguments {
     #[arg(long, value_name = "WORD", default_value = "manual", value_parser = trigger)]
     pub(crate) trigger: Trigger,
     /// Look only at the paths listed in FILE (`-`: standard input), and beside them: a promise that
-    /// nothing else has changed since the newest checkpoint. One path a line, or with a NUL after each
+    /// nothing else has changed since the newest checkpoint. One path a line, or with a NUL after each, as
+    /// seen from here
     #[arg(long, value_name = "FILE")]
     pub(crate) changed_from: Option<PathBuf>,
     /// Make none if nothing differs from the newest checkpoint of the workspace
@@ -294,7 +295,8 @@ pub(crate) struct CatArguments {
 ///
 /// First the present state is saved as a safety checkpoint, so that `turnpoint undo` can take the
 /// restore back; then everything new is staged and checked; then the changes are made. Only what
-/// differs is touched, and nothing is removed that the checkpoint does not show to have been absent.
+/// differs is touched, and nothing is removed that the checkpoint does not show to have been absent: one that
+/// was made with `capture --changed-from` shows that only where it looked, and what is new elsewhere stays.
 /// Shows the plan and asks; without a terminal it needs --yes. On a terminal, without a checkpoint, there
 /// is a list to choose from.
 #[derive(Debug, Args)]

@@ -92,11 +92,11 @@ fn ends(
 ) -> Outcome<(CheckpointId, CheckpointId)> {
     let session = arguments.session.as_deref();
     let (good, Some(bad), []) =
-        diff::sides(&arguments.words, session, None, &context.settings.directory)?
+        diff::sides(&arguments.words, session, None, &context.settings.directory, |_| false)?
     else {
         let message = "two checkpoints are expected, a good one and a bad one";
         return Err(Failure::own(Exit::Usage, "usage", message)
-            .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`; a label with its session: `fix-login:@works`"));
+            .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
     };
     diff::resolve_both(&good, bad, context)
 }
@@ -153,7 +153,7 @@ fn search(
 /// lost or was pruned meanwhile concerns it alone.
 fn lost(failure: Failure) -> Outcome<String> {
     match failure {
-        Failure::Library(error) => match *error {
+        Failure::Library { error, .. } => match *error {
             Error::Pruned { .. } | Error::CheckpointNotFound { .. } | Error::ContentLost { .. } => {
                 Ok(error.to_string())
             }

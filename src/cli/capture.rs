@@ -11,17 +11,19 @@ use serde::Serialize;
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::{Counts, Coverage};
 use turnpoint::path::{RelPath, printable};
-use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem, Error};
+use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem, Error, Spec, Which};
 
 use crate::cli::arguments::CaptureArguments;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::failure::{NAMED_MAX, Outcome};
+use crate::cli::failure::{Failure, NAMED_MAX, Outcome};
 use crate::cli::format;
-use crate::cli::json::{IdDocument, ReasonDocument, RootDocument};
+use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
 use crate::cli::printer::{self, Kind, Style};
 use crate::cli::target;
 
+/// A line of a list of paths is never longer: no path is.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// A list of paths is never longer: a million long ones.
 const LIST_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
@@ -37,6 +39,8 @@ struct CaptureDocument<'a> {
     counts: &'a Counts,
     problems: Vec<ReasonDocument>,
     problem_count: u64,
+    unknown_count: u64,
+    first_unknown: Option<PathDocument>,
     dropped: Vec<IdDocument>,
     elapsed_ms: u64,
 }
@@ -73,6 +77,8 @@ pub(crate) fn run(arguments: &CaptureArguments, context: &mut Context) -> Outcom
             counts: &outcome.counts,
             problems: outcome.problems.iter().map(ReasonDocument::from).collect(),
             problem_count: outcome.problem_count,
+            unknown_count: outcome.unknown_count,
+            first_unknown: outcome.first_unknown.as_ref().map(PathDocument::from),
             dropped: outcome.dropped.iter().map(IdDocument::from).collect(),
             elapsed_ms: outcome.elapsed_ms,
         })?;
@@ -99,6 +105,22 @@ fn changed_paths(root: &Path, file: &Path, context: &Context) -> Outcome<Vec<Rel
         let source = io::Error::other(format!("it is longer than {LIST_BYTES_MAX} bytes"));
         return Err(unreadable(source).into());
     }
+    for (number, word) in (1_u64..).zip(words_of(&text)) {
+        if word.len() > LINE_BYTES_MAX {
+            let message =
+                format!("line {number} of the list is longer than {LINE_BYTES_MAX} bytes");
+            return Err(Failure::own(Exit::Usage, "invalid-list", message)
+                .hint("one path a line is expected, or a NUL byte after each"));
+        }
+        if let Some(plain) = without_return(word, &text, root, context) {
+            let plain = printable(plain.as_bytes());
+            let message = format!(
+                "line {number} of the list ends with a carriage return, and there is only `{plain}` without one"
+            );
+            return Err(Failure::own(Exit::Usage, "invalid-list", message)
+                .hint("the list has CRLF line ends: take them away, as `tr -d '\\r'` does"));
+        }
+    }
     let (paths, outside) = paths_of_list(&text, root, &context.settings.directory)?;
     if outside > 0 {
         let count = format::counted(outside, "path of the list lies", "paths of the list lie");
@@ -108,15 +130,37 @@ fn changed_paths(root: &Path, file: &Path, context: &Context) -> Outcome<Vec<Rel
     Ok(paths)
 }
 
+/// The words of a list, empty ones too: with a NUL after each where it has one, else one a line.
+fn words_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = if text.contains(&0) { 0 } else { b'\n' };
+    text.split(move |&byte| byte == end)
+}
+
+/// The path that is meant by a line that ends with a carriage return, where only without it there is one, on the
+/// disk or in the newest checkpoint.
+fn without_return(word: &[u8], list: &[u8], root: &Path, context: &Context) -> Option<RelPath> {
+    let plain = word.strip_suffix(b"\r").filter(|_| !list.contains(&0))?;
+    let directory = &context.settings.directory;
+    let path = |word| target::path_inside(root, directory, OsStr::from_bytes(word)).ok().flatten();
+    let (typed, plain) = (path(word)?, path(plain)?);
+    let newest = Spec { session: None, which: Which::Latest { back: 0 } };
+    let newest = context.store.resolve(&newest, root, &()).ok();
+    let is_on_disk = |path: &RelPath| root.join(path.as_os()).symlink_metadata().is_ok();
+    let is_held = |path: &RelPath| {
+        newest.as_ref().is_some_and(|newest| context.store.entries(newest, path, &()).is_ok())
+    };
+    let is_there = |path: &RelPath| is_on_disk(path) || is_held(path);
+    (!is_there(&typed) && is_there(&plain)).then_some(plain)
+}
+
 /// The paths of a list, relative to the workspace `root`, and how many more lie outside of it.
 fn paths_of_list(
     text: &[u8],
     root: &Path,
     directory: &Path,
 ) -> turnpoint::Result<(Vec<RelPath>, u64)> {
-    let end = if text.contains(&0) { 0 } else { b'\n' };
     let (mut paths, mut outside) = (Vec::new(), 0);
-    for word in text.split(|&byte| byte == end).filter(|word| !word.is_empty()) {
+    for word in words_of(text).filter(|word| !word.is_empty()) {
         match target::path_inside(root, directory, OsStr::from_bytes(word))? {
             Some(path) => paths.push(path),
             // All that is here is below it.
@@ -152,6 +196,13 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
             printer.hanging("dropped: ", &format!("{dropped}, by the rules of retention"))?;
         }
         printer.flush()?;
+        if let Some(first) = &outcome.first_unknown {
+            let (is, are) = ("path of the list is", "paths of the list are");
+            let count = format::counted(outcome.unknown_count, is, are);
+            let text =
+                format!("{count} neither here nor in the checkpoint before, the first `{first}`");
+            style.complain(Kind::Note, &text);
+        }
     }
     if !outcome.complete {
         let text = "the checkpoint is incomplete: some paths could not be held whole";

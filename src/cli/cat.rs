@@ -115,7 +115,7 @@ fn told_of_directory(
     typed: &str,
 ) -> Outcome<Exit> {
     match written {
-        Err(Failure::Library(error)) if matches!(*error, Error::InvalidPath { .. }) => {
+        Err(Failure::Library { error, .. }) if matches!(*error, Error::InvalidPath { .. }) => {
             let message = format!("`{path}` is a directory in {id}");
             let hint = format!("`turnpoint {place}ls {} {typed}` lists it", id.shell_word());
             Err(Failure::own(Exit::Usage, "invalid-path", message).hint(hint))

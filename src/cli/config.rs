@@ -28,6 +28,8 @@ struct ListDocument {
 struct SettingDocument {
     name: &'static str,
     about: &'static str,
+    expected: String,
+    in_workspace: Option<&'static str>,
     value: Json,
     default: Json,
     origins: Vec<OriginDocument>,
@@ -209,12 +211,9 @@ fn explain(in_force: &[InForce], context: &mut Context) -> Outcome<()> {
             printable(value.to_string().as_bytes())
         ))?;
         printer.hanging("  ", setting.about)?;
-        let may = match setting.in_workspace {
-            InWorkspace::Lower => "; the file of a workspace may lower it",
-            InWorkspace::Only(true) => "; the file of a workspace may only say true",
-            InWorkspace::Only(false) => "; the file of a workspace may only say false",
-            InWorkspace::Add => "; the file of a workspace may add some without `!`",
-            _ => "",
+        let may = match in_workspace(setting) {
+            Some(may) => format!("; the file of a workspace may {may}"),
+            None => String::new(),
         };
         printer.hanging("  ", &format!("value: {}{may}", setting.kind.expected()))?;
         if found.given.is_empty() {
@@ -225,6 +224,17 @@ fn explain(in_force: &[InForce], context: &mut Context) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// What the file of a workspace may do with a setting; `None`: nothing.
+const fn in_workspace(setting: &Setting) -> Option<&'static str> {
+    match setting.in_workspace {
+        InWorkspace::Lower => Some("lower it"),
+        InWorkspace::Only(true) => Some("only say true"),
+        InWorkspace::Only(false) => Some("only say false"),
+        InWorkspace::Add => Some("add some without `!`"),
+        _ => None,
+    }
 }
 
 fn list(in_force: &[InForce], with_origin: bool, context: &mut Context) -> Outcome<()> {
@@ -272,6 +282,8 @@ impl From<&InForce> for SettingDocument {
         Self {
             name: found.setting.name,
             about: found.setting.about,
+            expected: found.setting.kind.expected(),
+            in_workspace: in_workspace(found.setting),
             value: json(&found.value),
             default: json(&(found.setting.default)()),
             origins: found.given.iter().map(OriginDocument::from).collect(),

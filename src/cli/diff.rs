@@ -1,7 +1,7 @@
 //! `turnpoint diff`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::path::Path;
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::compare::{Change, ChangeKind, LineCount, Selection};
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::manifest::{Entry, EntryKind, OmitReason};
-use turnpoint::path::printable;
-use turnpoint::{CompareOptions, Compared, Comparison, Spec, Which};
+use turnpoint::path::{printable, shell_path};
+use turnpoint::{CompareOptions, Compared, Comparison, Error, Spec, Which};
 
 use crate::cli::arguments::DiffArguments;
 use crate::cli::capture;
@@ -36,8 +36,13 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     }
     context.report_open_restore();
     let session = arguments.session.as_deref();
+    let directory = &context.settings.directory;
+    let is_path = |word: &OsStr| directory.join(word).symlink_metadata().is_ok();
     let (before, after, rest) =
-        sides(&arguments.words, session, arguments.time.at, &context.settings.directory)?;
+        sides(&arguments.words, session, arguments.time.at, directory, is_path)?;
+    if after.is_none() {
+        refuse_two_readings(&before, rest, context)?;
+    }
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&arguments.paths))?;
     let mut options = CompareOptions::default();
@@ -51,7 +56,16 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
             (context.resolve(&before)?, None)
         }
         Some(after) => {
-            let (before, after) = resolve_both(&before, after, context)?;
+            let label = Some(&after.which).filter(|_| after.session.is_none()).cloned();
+            let resolved = resolve_both(&before, after, context);
+            if let (Err(failure), Some(Which::Label(label))) = (&resolved, label)
+                && matches!(failure.error(), Some(Error::LabelNotFound { label: of, .. }) if *of == label)
+            {
+                context.remark(format!(
+                    "`@{label}` is no path here, so a label is meant; a path that is gone comes after `--`"
+                ));
+            }
+            let (before, after) = resolved?;
             (before, Some(after))
         }
     };
@@ -87,21 +101,24 @@ pub(crate) fn resolve_both(
 /// Reads `[SESSION] A [B]` in every form of a checkpoint; the rest are paths.
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
-/// begins with `@` is a label where it comes first, or behind a session; else it is a path. Where `at`
-/// names a time, that is A; where nothing names one, A is the newest.
+/// begins with `@` is a label where it comes first, or behind a session; in the place of B it is one unless
+/// `is_path` says that it is a path. Where `at` names a time, that is A; where nothing names one, A is the newest.
 pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
     directory: &Path,
+    is_path: impl Fn(&OsStr) -> bool,
 ) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
-    let is_label = |which: &Which| matches!(which, Which::Label(_));
-    let which = |word: Option<&OsString>| -> Option<Which> {
-        word?.to_str()?.parse().ok().filter(|which| !is_label(which))
+    let is_number = |word: Option<&OsString>| {
+        let which = word.and_then(|word| word.to_str()?.parse::<Which>().ok());
+        which.is_some_and(|which| !matches!(which, Which::Label(_)))
     };
-    let is_pair = which(words.first()).is_some()
-        && which(words.get(1)).is_some()
-        && which(words.get(2)).is_none();
+    let label_of = |word: Option<&OsString>| word.and_then(|word| bare_label(word));
+    // No session's name begins with `@`, so what comes after a label is no number of it.
+    let is_pair = is_number(words.get(1))
+        && (label_of(words.first()).is_some()
+            || is_number(words.first()) && !is_number(words.get(2)));
     let Target { spec: before, rest } = if at.is_some() || words.is_empty() {
         Target { rest: words, ..target::parse_or_latest(&[], session, at, directory)? }
     } else if is_pair {
@@ -111,14 +128,42 @@ pub(crate) fn sides<'a>(
         target::parse(words, session, directory)?
     };
     let spec: Option<Spec> = rest.first().and_then(|word| word.to_str()?.parse().ok());
-    if let Some(after) = spec.filter(|spec| spec.session.is_some() || !is_label(&spec.which)) {
+    let is_checkpoint = |word: &OsString| bare_label(word).is_none() || !is_path(word);
+    if let (Some(after), Some(word)) = (spec, rest.first())
+        && is_checkpoint(word)
+    {
         return Ok((before, Some(after), &rest[1..]));
     }
-    if which(rest.get(1)).is_some() {
+    let is_label_of_session = label_of(rest.get(1)).is_some()
+        && rest.iter().take(2).all(|word| !is_path(word))
+        && rest[0].to_str().is_some_and(|word| SessionName::new(word).is_ok());
+    if is_number(rest.get(1)) || is_label_of_session {
         let Target { spec: after, rest } = target::parse(rest, None, directory)?;
         return Ok((before, Some(after), rest));
     }
     Ok((before, None, rest))
+}
+
+/// The label that a word such as `@works` names.
+fn bare_label(word: &OsStr) -> Option<Which> {
+    let which = word.to_str()?.parse().ok()?;
+    matches!(which, Which::Label(_)).then_some(which)
+}
+
+/// Refuses a word in the place of B that is a path, and a label too.
+fn refuse_two_readings(before: &Spec, rest: &[OsString], context: &mut Context) -> Outcome<()> {
+    let Some(word) = rest.first() else { return Ok(()) };
+    let Some(which) = bare_label(word) else { return Ok(()) };
+    let Ok(id) = context.resolve(&Spec { session: before.session.clone(), which }) else {
+        return Ok(());
+    };
+    let shown = printable(word.as_bytes());
+    let message = format!("`{shown}` is a path here, and the label of {id}");
+    Err(Failure::own(Exit::Usage, "ambiguous", message).hint(format!(
+        "`{}` in its place means the checkpoint, `-- {}` the path",
+        id.shell_word(),
+        shell_path(word)
+    )))
 }
 
 /// What somebody who reads the answer could take it for.
@@ -423,7 +468,8 @@ mod tests {
 
     fn read(words: &[&str], session: Option<&str>) -> Option<(String, Option<String>, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let (before, after, rest) = sides(&words, session, None, Path::new(".")).ok()?;
+        let is_path = |word: &OsStr| word.to_str().is_some_and(|word| word.starts_with("@types"));
+        let (before, after, rest) = sides(&words, session, None, Path::new("."), is_path).ok()?;
         let text = |spec: Spec| {
             let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
             match &spec.which {
@@ -437,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_begins_as_a_label_is_a_path() {
+    fn a_path_that_begins_as_a_label_is_a_path_where_it_is_there() {
         let after = |words: &[&str]| read(words, None).unwrap();
         let is = |before: &str, after: Option<&str>, rest| {
             (before.to_owned(), after.map(str::to_owned), rest)
@@ -446,6 +492,14 @@ mod tests {
         assert_eq!(after(&["s", "0", "@types"]), is("s:0", None, 1));
         assert_eq!(after(&["latest~1", "latest", "@types"]), is(":~1", Some(":~0"), 1));
         assert_eq!(after(&["@a", "s:@b", "@types"]), is(":@a", Some("s:@b"), 1));
+        assert_eq!(after(&["@a", "@b", "@types"]), is(":@a", Some(":@b"), 1));
+        assert_eq!(after(&["s", "0", "@b"]), is("s:0", Some(":@b"), 0));
+        assert_eq!(after(&["s", "@a", "t", "@b"]), is("s:@a", Some("t:@b"), 0));
+        assert_eq!(after(&["latest", "src", "@types"]), is(":~0", None, 2));
+        assert_eq!(after(&["@a", "3", "src"]), is(":@a", Some(":3"), 1));
+        assert_eq!(after(&["@a", "3", "4"]), is(":@a", Some(":3"), 1));
+        let with_session = read(&["@a", "@b"], Some("s")).unwrap();
+        assert_eq!(with_session, is("s:@a", Some(":@b"), 0));
     }
 
     #[test]

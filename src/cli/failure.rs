@@ -23,7 +23,12 @@ pub(crate) const NAMED_MAX: usize = 20;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The library says why.
-    Library(Box<Error>),
+    Library {
+        /// What it says.
+        error: Box<Error>,
+        /// What to do next, where that follows from what was typed; else the library says that too.
+        hint: Option<String>,
+    },
     /// Standard output cannot be written.
     Output(io::Error),
     /// The program itself says why.
@@ -48,16 +53,24 @@ impl Failure {
     /// The same with another hint.
     #[must_use]
     pub(crate) fn hint(mut self, text: impl Into<String>) -> Self {
-        if let Self::Own { hint, .. } = &mut self {
+        if let Self::Own { hint, .. } | Self::Library { hint, .. } = &mut self {
             *hint = Some(text.into());
         }
         self
     }
 
+    /// The error of the library that it is.
+    pub(crate) fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Library { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
     fn exit(&self, on_damage: Exit) -> Exit {
         match self {
-            Self::Library(error) if error.class() == ErrorClass::Damaged => on_damage,
-            Self::Library(error) => error.class().into(),
+            Self::Library { error, .. } if error.class() == ErrorClass::Damaged => on_damage,
+            Self::Library { error, .. } => error.class().into(),
             // Whoever reads has seen enough: `turnpoint list | head` is no failure.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Output(_) => Exit::Failed,
@@ -67,7 +80,7 @@ impl Failure {
 
     fn code(&self) -> &'static str {
         match self {
-            Self::Library(error) => error.code(),
+            Self::Library { error, .. } => error.code(),
             Self::Output(_) => "output",
             Self::Own { code, .. } => code,
         }
@@ -75,7 +88,7 @@ impl Failure {
 
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Library(error) => match &**error {
+            Self::Library { error, .. } => match &**error {
                 Error::NoneSoOld(it) => {
                     format!("no checkpoint is as old as {}", format::second(it.at))
                 }
@@ -89,7 +102,7 @@ impl Failure {
     pub(crate) fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let mut source: Option<&dyn std::error::Error> = match self {
-            Self::Library(error) => std::error::Error::source(&**error),
+            Self::Library { error, .. } => std::error::Error::source(&**error),
             Self::Output(error) => Some(error),
             Self::Own { .. } => None,
         };
@@ -102,7 +115,7 @@ impl Failure {
 
     fn hint_text(&self) -> Option<String> {
         match self {
-            Self::Library(error) => hint_of(error),
+            Self::Library { error, hint } => hint.clone().or_else(|| hint_of(error)),
             Self::Output(_) => None,
             Self::Own { hint, .. } => hint.clone(),
         }
@@ -110,8 +123,8 @@ impl Failure {
 
     /// The paths that the failure is about, each with what is wrong.
     pub(crate) fn paths(&self) -> Vec<ReasonDocument> {
-        let Self::Library(error) = self else { return Vec::new() };
-        match &**error {
+        let Some(error) = self.error() else { return Vec::new() };
+        match error {
             Error::Configuration(error) => error
                 .problems
                 .iter()
@@ -201,7 +214,7 @@ fn hint_of(error: &Error) -> Option<String> {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Library(Box::new(error))
+        Self::Library { error: Box::new(error), hint: None }
     }
 }
 

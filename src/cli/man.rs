@@ -151,7 +151,7 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    synopsis(command, &mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if command.has_subcommands() {
@@ -185,6 +185,46 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
         man.render_version_section(&mut page)?;
     }
     Ok(page)
+}
+
+/// Each way to call it, the first with all options and the names of their values.
+fn synopsis(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+    const OPTIONS: &str = "[OPTIONS]";
+    let usage = command.clone().render_usage().to_string();
+    writeln!(page, ".SH SYNOPSIS\n.nh")?;
+    for (at, line) in usage.trim_start_matches("Usage:").lines().enumerate() {
+        let (name, words) = line.trim().split_once(OPTIONS).unwrap_or((line.trim(), ""));
+        if at > 0 {
+            writeln!(page, ".br")?;
+        }
+        write!(page, "\\fB{}\\fR", escaped(name.trim()))?;
+        if at > 0 {
+            write!(page, " {}", escaped(OPTIONS))?;
+        } else {
+            // Those of every command come last.
+            let shown =
+                || command.get_arguments().filter(|it| !it.is_positional() && !it.is_hide_set());
+            let own = shown().filter(|option| !option.is_global_set());
+            for option in own.chain(shown().filter(|option| option.is_global_set())) {
+                write!(page, " [{}]", option_in_synopsis(option))?;
+            }
+        }
+        writeln!(page, "{}", escaped(words))?;
+    }
+    writeln!(page, ".hy")
+}
+
+/// `-y|--yes`, `--keep N`, which no line is broken in.
+fn option_in_synopsis(option: &clap::Arg) -> String {
+    let short = option.get_short().map(|short| format!("-{short}"));
+    let long = option.get_long().map(|long| format!("--{long}"));
+    let names: Vec<String> =
+        short.into_iter().chain(long).map(|name| format!("\\fB{}\\fR", escaped(&name))).collect();
+    let values = option.get_value_names().filter(|_| option.get_action().takes_values());
+    let values = values.into_iter().flatten();
+    let values: Vec<String> =
+        values.map(|value| format!("\\ \\fI{}\\fR", escaped(value))).collect();
+    format!("{}{}", names.join("|"), values.concat())
 }
 
 /// Terms and what they mean.

@@ -8,6 +8,7 @@ use std::path::Path;
 use console::{Key, Term};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use turnpoint::clock::Timestamp;
+use turnpoint::compare::Change;
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::printable;
 use turnpoint::{CheckpointSummary, CompareOptions, Error, GoingBackError, ListQuery, Turn};
@@ -20,13 +21,18 @@ use crate::cli::format::{self, shortened};
 
 /// How many checkpoints are shown at one time.
 const ROWS_MAX: usize = 12;
-/// From this width on there is room for what made it and how many paths changed.
+/// From this width on there is room for how many paths changed, and all of what made it.
 const WIDE: usize = 60;
 
+/// So many changed paths are named where there is no label.
+const NAMED_MAX: usize = 3;
+
 /// What can be pressed.
-const KEYS: &str = "Enter shows its plan, Esc leaves; arrows, or type to filter";
+const KEYS: &str = "Enter shows its plan, q or Esc leaves; arrows, or type to filter";
 /// The same where there is less room.
-const KEYS_IN_SHORT: &str = "Enter: plan, Esc: leave, type: filter";
+const KEYS_IN_SHORT: &str = "Enter: plan, q: leave, type: filter";
+/// So much of what made one is shown there.
+const TRIGGER_IN_SHORT: usize = 8;
 
 /// What a key means.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,7 +133,7 @@ fn choose(
         let rows = usize::from(height).saturating_sub(6).clamp(1, ROWS_MAX);
         list.scroll(rows);
         for place in list.visible(rows) {
-            count(&list.choices[place], &mut changes, context);
+            look_at(&list.choices[place], &mut changes, context);
         }
         let colors = context.printer.colors();
         let lines = list.lines(rows, usize::from(width).max(20), &changes, colors);
@@ -198,8 +204,26 @@ fn before(checkpoints: &[CheckpointSummary]) -> HashMap<CheckpointId, Checkpoint
     before
 }
 
-/// Counts how many paths a choice is about. Only when it is shown: pages are read for it.
-fn count(choice: &Choice, changes: &mut HashMap<CheckpointId, u64>, context: &mut Context) {
+/// Which paths a choice is about.
+struct Changed {
+    count: u64,
+    /// The first of them.
+    named: String,
+}
+
+impl Changed {
+    fn of(changes: &[Change]) -> Self {
+        let mut named: Vec<String> =
+            changes.iter().take(NAMED_MAX).map(|it| it.path().to_string()).collect();
+        if changes.len() > NAMED_MAX {
+            named.push("…".to_owned());
+        }
+        Self { count: changes.len() as u64, named: named.join(", ") }
+    }
+}
+
+/// Finds out which paths a choice is about. Only when it is shown: pages are read for it.
+fn look_at(choice: &Choice, changes: &mut HashMap<CheckpointId, Changed>, context: &mut Context) {
     let Some((before, after)) = &choice.sides else { return };
     let id = &choice.checkpoint.id;
     if changes.contains_key(id) {
@@ -207,7 +231,7 @@ fn count(choice: &Choice, changes: &mut HashMap<CheckpointId, u64>, context: &mu
     }
     // A checkpoint with a damaged page can still be chosen: the restore says what is wrong with it.
     if let Ok(found) = context.store.compare(before, after, &CompareOptions::default(), &()) {
-        changes.insert(id.clone(), found.changes.len() as u64);
+        changes.insert(id.clone(), Changed::of(&found.changes));
     }
 }
 
@@ -296,7 +320,7 @@ impl List {
         &self,
         rows: usize,
         width: usize,
-        changes: &HashMap<CheckpointId, u64>,
+        changes: &HashMap<CheckpointId, Changed>,
         colors: bool,
     ) -> Vec<String> {
         let room = width - 1;
@@ -308,17 +332,24 @@ impl List {
             let mut cells: Vec<String> = turn.iter().map(ToString::to_string).collect();
             cells.extend([it.id.to_string(), format::age(it.created_at, now)]);
             if is_wide {
-                cells.push(changes.get(&it.id).map_or(String::new(), |it| format::number(*it)));
-                cells.extend((!of_turns).then(|| it.trigger.clone()));
+                cells
+                    .push(changes.get(&it.id).map_or(String::new(), |it| format::number(it.count)));
             }
-            cells.push(printable(it.label.as_deref().unwrap_or_default().as_bytes()));
+            let of_trigger = if is_wide { usize::MAX } else { TRIGGER_IN_SHORT };
+            cells.extend((!of_turns).then(|| shortened(&it.trigger, of_trigger)));
+            // Where nobody has said what it is, what changed tells it best.
+            cells.push(match (&it.label, changes.get(&it.id)) {
+                (Some(label), _) => printable(label.as_bytes()),
+                (None, Some(changed)) if changed.count > 0 => format!("[{}]", changed.named),
+                (None, _) => String::new(),
+            });
             cells
         };
-        let mut header = if of_turns { vec!["TURN", "BEGINS AT"] } else { vec!["CHECKPOINT"] };
+        let mut header = if of_turns { vec!["TURN", "GOES BACK TO"] } else { vec!["CHECKPOINT"] };
         header.push("AGE");
         header.extend(is_wide.then_some("CHANGED"));
-        header.extend((is_wide && !of_turns).then_some("TRIGGER"));
-        header.push("LABEL");
+        header.extend((!of_turns).then_some("TRIGGER"));
+        header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [CHANGED]" });
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();
         let widths: Vec<usize> = header
             .iter()

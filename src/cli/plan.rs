@@ -10,7 +10,7 @@ use std::path::Path;
 
 use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
-use turnpoint::path::{RelPath, printable, shell_path};
+use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
 use turnpoint::{Error, Monitor, RestoreOptions, RestoreOutcome, Store};
 
@@ -143,7 +143,8 @@ pub(crate) fn perform(
             // A purge that was interrupted comes to its end first: a plan would refuse until then.
             context.run(|store, monitor| store.complete_purge(monitor))?;
         }
-        let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;
+        let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor));
+        let planned = planned.map_err(|error| seen_from_here(error, root, context))?;
         let nothing = planned.plan.changes.is_empty();
         if let Some(file) = asked.plan_out {
             let place = context.settings.directory.join(file);
@@ -201,7 +202,20 @@ pub(crate) fn perform(
             context.printer.flush()?;
             Err(Failure::from(error))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(seen_from_here(error, root, context)),
+    }
+}
+
+/// A hint of the library names the workspace, since it does not know where somebody stands. Whoever stands at its
+/// root need not.
+fn seen_from_here(error: Error, root: &Path, context: &Context) -> Failure {
+    let place = format!("-C {} ", shell_word(root));
+    let is_here = !context.settings.is_named && context.settings.directory == root;
+    let hint = error.hint().filter(|hint| is_here && hint.contains(&place));
+    let failure = Failure::from(error);
+    match hint {
+        Some(hint) => failure.hint(hint.replace(&place, "")),
+        None => failure,
     }
 }
 
@@ -461,6 +475,15 @@ fn turn_word(turn: NonZeroU32) -> String {
     }
 }
 
+/// The turn before the one that is rewound to, where there is one.
+fn turn_before(verb: &Verb, outcome: &RestoreOutcome, context: &mut Context) -> Option<NonZeroU32> {
+    let Verb::Rewind(start, turn) = verb else { return None };
+    let before = turn.checked_add(1)?;
+    let (session, root) = (Some(&start.session), &outcome.root);
+    context.run(|store, monitor| store.start_of_turn(session, before, root, monitor)).ok()?;
+    Some(before)
+}
+
 /// Says why there is nothing to do.
 fn tell_nothing(
     verb: &Verb,
@@ -471,6 +494,7 @@ fn tell_nothing(
     let plan = &outcome.plan;
     let root = printable(outcome.root.as_os_str().as_bytes());
     let target = &plan.target;
+    let (place, further) = (context.place(), turn_before(verb, outcome, context));
     let printer = &mut context.printer;
     let text = match (verb, plan.skips.is_empty(), options.paths.is_empty()) {
         (Verb::Restore(_), true, true) => {
@@ -479,12 +503,15 @@ fn tell_nothing(
         (Verb::Restore(_), true, false) => {
             format!("nothing to restore: these paths of {root} are as {target} holds them")
         }
-        (Verb::Rewind(_, turn), true, _) => format!(
-            "nothing to rewind: {root} is as {target} holds it, the start of {}; `turnpoint rewind {}` \
-             goes one turn further back",
-            turn_word(*turn),
-            turn.saturating_add(1)
-        ),
+        (Verb::Rewind(_, turn), true, _) => {
+            let further = further.map_or_else(String::new, |further| {
+                format!("; `turnpoint {place}rewind {further}` goes one turn further back")
+            });
+            let turn = turn_word(*turn);
+            format!(
+                "nothing to rewind: {root} is as {target} holds it, the start of {turn}{further}"
+            )
+        }
         (Verb::Restore(_) | Verb::Rewind(..), false, _) => {
             format!("nothing to restore in {root}: what differs from {target} stays as it is")
         }
@@ -516,8 +543,25 @@ fn tell_nothing(
     if !context.is_quiet() {
         tell_what_is_left(verb, context.printer.style());
     }
+    tell_way_past(outcome, context);
     warn_of_problems(outcome, context);
     Ok(())
+}
+
+/// Tells how to go on where all that an undo or a redo is about was changed since: nothing is recorded, so the
+/// same command again would be about the same.
+fn tell_way_past(outcome: &RestoreOutcome, context: &Context) {
+    let Some(taken) = outcome.takes_back.as_ref().filter(|_| outcome.is_short()) else { return };
+    let (place, target) = (context.place(), outcome.plan.target.shell_word());
+    let earlier = taken.earlier.as_ref().map(CheckpointId::shell_word);
+    let earlier = earlier.map_or_else(String::new, |earlier| {
+        format!(", `turnpoint {place}restore {earlier}` what the one before that changed")
+    });
+    let text = format!(
+        "`turnpoint {place}restore {target}` brings it back all the same{earlier}; what is there now is \
+         saved first"
+    );
+    context.printer.style().complain(Kind::Hint, &text);
 }
 
 /// Tells what was done. The plan has been shown where somebody was asked.

@@ -211,15 +211,17 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
-/// The command that purges what a holder has. A workspace whose root is gone has only its id left.
-fn command_for(holder: &Holder, is_here: bool) -> String {
-    let place = match (is_here, holder.root.is_dir()) {
-        (true, _) => String::new(),
-        (false, true) => format!("-C {} ", shell_word(&holder.root)),
-        (false, false) => format!("--workspace {} ", holder.workspace),
-    };
+/// The command that purges what a holder has, as it is typed where somebody stands. A workspace whose root is
+/// gone has only its id left.
+fn command_for(holder: &Holder, here: Option<&Path>, context: &Context) -> String {
     let path = literal(holder.path.as_bytes());
-    format!("turnpoint {place}purge {}", shell_path(OsStr::from_bytes(&path)))
+    let path = OsStr::from_bytes(&path);
+    let (place, path) = match (here, holder.root.is_dir()) {
+        (Some(root), _) => (context.place(), context.as_typed_here(root, Path::new(path))),
+        (None, true) => (format!("-C {} ", shell_word(&holder.root)), shell_path(path)),
+        (None, false) => (format!("--workspace {} ", holder.workspace), shell_path(path)),
+    };
+    format!("turnpoint {place}purge {path}")
 }
 
 /// A path that is meant as it is and not as a pattern.
@@ -285,8 +287,8 @@ fn tell_plan(
     for file in &plan.quarantined {
         printer.hanging("  ", &format!("{} goes too", shown(file)))?;
     }
-    tell_kept(plan, most, printer)?;
-    tell_on_disk(plan, most, printer)
+    tell_kept(plan, root, most, context)?;
+    tell_on_disk(plan, most, &mut context.printer)
 }
 
 fn ids(plan: &PurgePlan, which: impl Fn(&PurgedCheckpoint) -> bool) -> Vec<CheckpointId> {
@@ -317,14 +319,14 @@ fn and_more(all: usize, most: usize, printer: &mut Printer) -> io::Result<()> {
 }
 
 /// What stays, who has it, and how it would go too.
-fn tell_kept(plan: &PurgePlan, most: usize, printer: &mut Printer) -> io::Result<()> {
+fn tell_kept(plan: &PurgePlan, root: &Path, most: usize, context: &mut Context) -> io::Result<()> {
     if plan.kept.is_empty() {
         return Ok(());
     }
-    printer.prose("the same content stays in the store where something else has it:")?;
+    context.printer.prose("the same content stays in the store where something else has it:")?;
     for kept in plan.kept.iter().take(most) {
         let size = format::size(kept.bytes);
-        printer.hanging("  ", &format!("{} ({size}) is also", kept.path))?;
+        context.printer.hanging("  ", &format!("{} ({size}) is also", kept.path))?;
         for holder in &kept.held_by {
             let is_here = holder.workspace == plan.workspace;
             let workspace =
@@ -334,17 +336,17 @@ fn tell_kept(plan: &PurgePlan, most: usize, printer: &mut Printer) -> io::Result
                 holder.path,
                 checkpoints(holder.checkpoints),
                 holder.checkpoint,
-                command_for(holder, is_here),
+                command_for(holder, is_here.then_some(root), context),
             );
-            printer.hanging("    ", &text)?;
+            context.printer.hanging("    ", &text)?;
         }
         let named = kept.held_by.len() as u64;
         if kept.holders > named {
             let more = format::number(kept.holders - named);
-            printer.line(format!("    and {more} more"))?;
+            context.printer.line(format!("    and {more} more"))?;
         }
     }
-    and_more(plan.kept.len(), most, printer)
+    and_more(plan.kept.len(), most, &mut context.printer)
 }
 
 /// What the next capture would bring back.

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
-use turnpoint::path::{RelPath, printable, shell_path};
+use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::{Error, Spec, Which};
 
 use crate::cli::context::Context;
@@ -48,19 +48,32 @@ pub(crate) fn parse<'a>(
     let Ok(spec) = first.parse::<Spec>() else {
         let shown = printable(first.as_bytes());
         let failure = not_a_checkpoint(&format!("`{shown}` names no checkpoint"));
-        // Whoever has git in the fingers names a path alone.
-        let is_path = directory.join(&*first).symlink_metadata().is_ok();
-        return Err(if is_path {
-            failure.hint(format!(
-                "it is a path here, and a checkpoint comes before a path, as in `latest {}`; \
-                 `turnpoint list` shows what there is",
-                shell_path(&*first)
-            ))
-        } else {
-            failure
+        return Err(match what_it_is(&first, directory) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         });
     };
     Ok(Target { spec: Spec { session: spec.session.or(session), ..spec }, rest })
+}
+
+/// What a word in the place of a checkpoint seems to be instead.
+fn what_it_is(word: &str, directory: &Path) -> Option<String> {
+    // Whoever has git in the fingers names a path alone.
+    let (path, before) = (shell_path(word), "a checkpoint comes before a path");
+    if directory.join(word).symlink_metadata().is_ok() {
+        return Some(format!(
+            "it is a path here, and {before}, as in `latest {path}`; `turnpoint list` shows what there is"
+        ));
+    }
+    if word.contains('/') && !word.contains(':') {
+        return Some(format!("{before}; `turnpoint log {path}` shows which have one that is gone"));
+    }
+    let session = SessionName::new(word).ok()?;
+    let latest = shell_word(session.as_str());
+    Some(format!(
+        "{FORMS}: `latest` is the newest, `{latest}:latest` that of a session, and `turnpoint list` shows what \
+         there is"
+    ))
 }
 
 /// As [`parse`]; where `at` names a time that is the checkpoint, and no word names one.
@@ -135,11 +148,12 @@ pub(crate) fn require_no_rest(rest: &[OsString]) -> Outcome<()> {
     }
 }
 
+/// How a checkpoint is named.
+const FORMS: &str = "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected";
+
 fn not_a_checkpoint(message: &str) -> Failure {
-    Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(
-        "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected: `latest` is the newest, \
-         and `turnpoint list` shows what there is",
-    )
+    Failure::own(Exit::Usage, "invalid-checkpoint", message)
+        .hint(format!("{FORMS}: `latest` is the newest, and `turnpoint list` shows what there is"))
 }
 
 /// A session's name as it was typed.

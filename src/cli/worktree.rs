@@ -10,8 +10,8 @@ use turnpoint::clock::Timestamp;
 use turnpoint::id::{CheckpointId, RunId};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{
-    BadFile, Error, KeptRun, LeftOut, PrunedRuns, RemoveOptions, RemovedRun, RestoreOptions,
-    RunState, RunSummary,
+    BadFile, Error, IsolationError, KeptRun, LeftOut, PrunedRuns, RemoveOptions, RemovedRun,
+    RestoreOptions, RunState, RunSummary,
 };
 
 use crate::cli::arguments::duration;
@@ -133,12 +133,18 @@ impl WorktreeArguments {
 
 /// Lists, applies or removes runs.
 pub(crate) fn run(arguments: &WorktreeArguments, context: &mut Context) -> Outcome<Exit> {
-    match &arguments.command {
+    let done = match &arguments.command {
         WorktreeCommand::List(arguments) => list(arguments, context),
         WorktreeCommand::Apply(arguments) => apply(arguments, context),
         WorktreeCommand::Remove(arguments) => remove(arguments, context),
         WorktreeCommand::Prune(arguments) => prune(arguments, context),
-    }
+    };
+    done.map_err(|failure| match failure.error() {
+        Some(Error::Isolation(IsolationError::NoRepository { .. })) => failure.hint(
+            "runs belong to a repository: go to it or to one of its work trees, or name it with -C",
+        ),
+        _ => failure,
+    })
 }
 
 #[derive(Serialize)]
@@ -414,13 +420,28 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     options.ignored = arguments.hold.ignored;
     options.discard = arguments.discard;
     let removed =
-        context.run(|store, monitor| store.remove_run_of(&directory, id, &options, monitor))?;
+        context.run(|store, monitor| store.remove_run_of(&directory, id, &options, monitor));
+    let removed = removed.map_err(|error| not_held(error, arguments, context))?;
     if context.is_json() {
         context.document(&RemovedDocument::from(&removed))?;
     } else if !context.is_quiet() {
         tell(&removed, context)?;
     }
     Ok(Exit::Done)
+}
+
+/// What --ignored holds is not to be given up with what it cannot hold.
+fn not_held(error: Error, arguments: &RemoveArguments, context: &Context) -> Failure {
+    let is_short = matches!(error, Error::Isolation(IsolationError::NotHeld { .. }));
+    let failure = Failure::from(error);
+    if !is_short || !arguments.hold.ignored {
+        return failure;
+    }
+    let (place, run) = (context.place(), arguments.run);
+    failure.hint(format!(
+        "move what you need elsewhere; `turnpoint {place}worktree remove --ignored --discard {run}` gives \
+         the rest of it up"
+    ))
 }
 
 fn work_in(run: &RunSummary, holds_ignored: bool) -> String {

@@ -1,5 +1,7 @@
 //! Capture, put together.
 
+use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +18,7 @@ use crate::git;
 use crate::id::{CheckpointId, SessionName, WorkspaceId};
 use crate::index::{ReadTx, WriteTx};
 use crate::limits;
-use crate::manifest::{CheckpointRef, Coverage, GitState, OmitReason, Scope};
+use crate::manifest::{CheckpointRef, Coverage, EntryKind, GitState, OmitReason, Scope, read_part};
 use crate::monitor::{Monitor, Notice};
 use crate::operation::OperationKind;
 use crate::path::RelPath;
@@ -111,6 +113,7 @@ impl Store {
             }
             _ => Look::Whole(Detail::Changes),
         };
+        let unknown = unknown(&access, &open, base.as_ref(), options.changed.as_deref());
         let staging = access.blobs.stage(operation.id())?;
         staging.gather_small();
         let storing = Storing { operation: &operation, staging: &staging };
@@ -128,7 +131,7 @@ impl Store {
         if let Some(checkpoint) = unchanged.as_ref().filter(|_| held.lost.is_empty()) {
             operation.end()?;
             remember_unchanged(&access, &open, base, &held, monitor);
-            return Ok(Some(outcome(checkpoint.clone(), false, &open, coverage, held)));
+            return Ok(Some(outcome(checkpoint.clone(), false, &open, coverage, held, unknown)));
         }
         let trees =
             capture::store_tree(&access, &operation, base.as_ref(), &mut held, staging, None)?;
@@ -139,7 +142,7 @@ impl Store {
         if let Some(checkpoint) = unchanged {
             operation.end()?;
             remember_unchanged(&access, &open, base, &held, monitor);
-            return Ok(Some(outcome(checkpoint, false, &open, coverage, held)));
+            return Ok(Some(outcome(checkpoint, false, &open, coverage, held, unknown)));
         }
         let draft = Draft {
             session,
@@ -167,7 +170,7 @@ impl Store {
         remember_seen(&access, &open, base, &held, &committed, monitor);
         let dropped = after_commit(&access, &committed, monitor);
         let coverage = committed.manifest.coverage;
-        let outcome = outcome(committed.id, true, &open, coverage, held);
+        let outcome = outcome(committed.id, true, &open, coverage, held, unknown);
         Ok(Some(CaptureOutcome { dropped, ..outcome }))
     }
 }
@@ -235,6 +238,37 @@ pub(super) fn left_out_by_rule(walked: &Walked) -> Vec<RelPath> {
         .collect()
 }
 
+/// Which of `hints` are neither on the disk nor in the base. Where that cannot be told none is: it is only for
+/// whoever made the list.
+///
+/// Cost: a stat for each, and the pages of the base that may have those which are not there.
+fn unknown(
+    access: &Access,
+    open: &OpenWorkspace,
+    base: Option<&Base>,
+    hints: Option<&[RelPath]>,
+) -> Vec<RelPath> {
+    let is_gone = |path: &&RelPath| {
+        let stat = open.path.join(path.as_os()).symlink_metadata();
+        stat.is_err_and(|error| {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        })
+    };
+    let mut gone: Vec<RelPath> =
+        hints.unwrap_or_default().iter().filter(is_gone).cloned().collect();
+    let Some(base) = base.filter(|_| !gone.is_empty()) else { return gone };
+    let Ok(entries) = read_part(&access.blobs, &base.tree, &gone) else { return Vec::new() };
+    let known: HashMap<&RelPath, bool> = entries
+        .iter()
+        .map(|entry| (&entry.path, matches!(entry.kind, EntryKind::Omitted { .. })))
+        .collect();
+    // What was left out as a whole may have had it.
+    let is_left_out =
+        |path: &RelPath| path.ancestors().any(|above| known.get(&above) == Some(&true));
+    gone.retain(|path| !known.contains_key(path) && !is_left_out(path));
+    gone
+}
+
 fn elapsed_ms(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -245,8 +279,11 @@ fn outcome(
     open: &OpenWorkspace,
     coverage: Coverage,
     held: Held,
+    unknown: Vec<RelPath>,
 ) -> CaptureOutcome {
     CaptureOutcome {
+        unknown_count: unknown.len() as u64,
+        first_unknown: unknown.into_iter().next(),
         checkpoint,
         created,
         root: open.path.clone(),
@@ -264,7 +301,7 @@ fn outcome(
 pub(super) fn losing() -> Error {
     let path = PathBuf::from("the checkpoint that this one builds on");
     let reason = "something else of it was found lost each time it was read; try again";
-    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
+    let source = std::io::Error::new(ErrorKind::InvalidData, reason);
     Error::Io { verb: "read", path, source }
 }
 

@@ -81,7 +81,7 @@ enum Found {
     Nothing,
 }
 
-/// The newest safety checkpoint of a command that is sought and was not taken back.
+/// The newest safety checkpoint of a command that is sought and was not taken back, with the one before it.
 fn find(
     access: &Access,
     open: &OpenWorkspace,
@@ -93,23 +93,35 @@ fn find(
         .read("list a workspace", |tx| tx.checkpoints_of_workspace(open.workspace.id))?;
     let mut taken_back: HashSet<CheckpointId> = HashSet::new();
     let mut ended = None;
+    let mut found: Option<Box<(Target, Intent)>> = None;
     for row in rows.iter().filter(|row| row.is_safety() && !row.is_pruning()) {
-        let (manifest, digest) = access.sessions.require(&row.id)?;
+        let (manifest, digest) = match access.sessions.require(&row.id) {
+            Ok(required) => required,
+            // What lies further back is no reason not to take this one back.
+            Err(_) if found.is_some() => break,
+            Err(error) => return Err(error),
+        };
         let Some(record) = &manifest.restore else { continue };
         if is_sought(record.verb) && !taken_back.contains(&row.id) {
+            if let Some((_, intent)) = found.as_deref_mut() {
+                // Where one came in between that ends what could be taken back, this one is not next.
+                if let Some(taken) = intent.takes_back.as_mut().filter(|_| ended.is_none()) {
+                    taken.earlier = Some(row.id.clone());
+                }
+                break;
+            }
             if let Some(ended) = ended {
                 return Ok(Found::Ended(ended));
             }
             let reference = CheckpointRef { id: row.id.clone(), digest };
-            let found = take_back(access, &manifest, record, reference)?;
-            return Ok(Found::This(Box::new(found)));
+            found = Some(Box::new(take_back(access, &manifest, record, reference)?));
         }
         if is_end(record.verb) {
             ended.get_or_insert_with(|| row.id.clone());
         }
         taken_back.extend(record.undoes.as_ref().map(|undoes| undoes.id.clone()));
     }
-    Ok(Found::Nothing)
+    Ok(found.map_or(Found::Nothing, Found::This))
 }
 
 /// The restore or revert that a command was, or that its undos and redos lead back to, as far as they are
@@ -138,7 +150,11 @@ fn take_back(
     let intent = Intent {
         verb: record.verb,
         undoes: Some(reference.clone()),
-        takes_back: Some(TakenBack { verb: record.verb, origin: origin(access, record) }),
+        takes_back: Some(TakenBack {
+            verb: record.verb,
+            origin: origin(access, record),
+            earlier: None,
+        }),
         touched: Some(restore::touched(after)),
         merge: None,
     };

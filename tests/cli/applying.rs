@@ -24,7 +24,7 @@ pub(crate) fn shown(program: &Program, refused: &Run) -> [String; 2] {
         let paths = std::env::var_os("PATH").unwrap();
         let paths = std::iter::once(path).chain(std::env::split_paths(&paths));
         shell.env("PATH", std::env::join_paths(paths).unwrap());
-        run(shell.args(["-c", command]).current_dir(program.root())).ok().stdout
+        run(shell.args(["-c", command]).current_dir(program.workspace())).ok().stdout
     })
 }
 

@@ -66,6 +66,12 @@ fn the_first_bad_one_is_found_and_shown() {
         assert!(run.stdout.contains("nothing later: `turnpoint revert s:4`"), "{run:?}");
         assert!(run.stderr.contains("note: s:4 is bad (1)\n"), "{run:?}");
     }
+    program.run(["label", "s:0", "works"]).ok();
+    program.run(["label", "s:7", "broken"]).ok();
+    for words in [&["@works", "7"][..], &["@works", "@broken"], &["s", "0", "@broken"]] {
+        let run = bisect(&program, words, BY_STATE).ok();
+        assert!(run.stdout.starts_with("the first bad one is s:4, "), "{run:?}");
+    }
     let quiet = bisect(&program, &["s", "0", "7", "-q"], BY_STATE).ok();
     assert!(quiet.stderr.is_empty() && quiet.stdout.lines().count() == 1, "{quiet:?}");
 }

@@ -440,6 +440,18 @@ fn config_shows_what_counts_and_where_it_stands() {
     let settings = list["settings"].as_array().unwrap();
     let of = |name: &str| settings.iter().find(|it| it["name"] == name).unwrap();
     assert_eq!(of("capture.file_limit")["value"], 8_388_608);
+    // All that `--long` says is there.
+    let long = program.run(["config", "list", "--long"]).ok().stdout;
+    let long = long.split_whitespace().collect::<Vec<_>>().join(" ");
+    for setting in settings {
+        let (about, expected) = (&setting["about"], setting["expected"].as_str().unwrap());
+        let may = setting["in_workspace"].as_str();
+        let may = may.map_or(String::new(), |may| format!("; the file of a workspace may {may}"));
+        let told = format!("{} value: {expected}{may} from: ", about.as_str().unwrap());
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(long.contains(&told), "{told:?} is not in {long}");
+    }
+    assert_eq!(of("capture.file_limit")["in_workspace"], "lower it");
     assert_eq!(of("capture.file_limit")["origins"], serde_json::json!([]));
     assert_eq!(of("capture.total_limit")["value"], serde_json::Value::Null);
     assert_eq!(of("capture.exclude")["value"], serde_json::json!(["*.iso", "build/"]));

@@ -490,3 +490,35 @@ fn a_reader_that_stops_reading_is_no_failure() {
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{form:?}");
     }
 }
+
+#[test]
+fn two_labels_are_compared_and_one_that_is_a_path_too_is_not_guessed() {
+    let program = changed();
+    program.run(["label", "s:0", "one"]).ok();
+    program.run(["label", "s:1", "two"]).ok();
+    build(&program.workspace(), [("d.txt", file("d"))]);
+    program.run(["capture", "--session", "t", "--label", "one"]).ok();
+    let sides = |words: &[&str]| {
+        let found = program.run([&["diff", "--json"], words].concat()).ok().json();
+        let id = |side: &Value| format!("{}:{}", side["session"].as_str().unwrap(), side["seq"]);
+        (id(&found["before"]), id(&found["after"]))
+    };
+    let is = |before: &str, after: &str| (before.to_owned(), after.to_owned());
+    assert_eq!(sides(&["--session", "s", "@one", "@two"]), is("s:0", "s:1"));
+    assert_eq!(sides(&["s", "@one", "@two"]), is("s:0", "s:1"));
+    assert_eq!(sides(&["s", "0", "@two", "a.txt"]), is("s:0", "s:1"));
+    assert_eq!(sides(&["@two", "@one"]), is("s:1", "t:0"), "the newest of the workspace");
+    assert_eq!(sides(&["@two", "0"]), is("s:1", "s:0"), "a number is of the session of A");
+    let unknown = program.run(["diff", "0", "@three"]).exits(2).stderr;
+    assert!(unknown.contains("comes after `--`") && unknown.contains("@one"), "{unknown}");
+
+    build(&program.workspace(), [("@two", file("a file")), ("@types/x.ts", file("x"))]);
+    let two = program.run(["diff", "s:0", "@two"]).exits(2).stderr;
+    assert!(two.contains("`@two` is a path here, and the label of s:1"), "{two}");
+    assert!(two.contains("`s:1` in its place") && two.contains("`-- @two` the path"), "{two}");
+    for words in [&["t:0", "--", "@two"][..], &["t:0", "@types"]] {
+        let found = program.run([&["diff", "--json"], words].concat()).ok().json();
+        assert_eq!(changes(&found).len(), 1, "{found}");
+        assert_eq!(found["after"]["seq"], Value::Null);
+    }
+}

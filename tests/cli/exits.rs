@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use serde_json::Value;
+
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
 
@@ -71,6 +73,9 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["revert", "s", "7", "--yes"], "error: there is no checkpoint s:7\n"),
         (&["rewind", "2"], "error: there is only 1 turn of"),
         (&["rewind", "0"], "a number from 1 on is expected"),
+        (&["rewind", "s:0"], "`turnpoint restore` goes back to a checkpoint"),
+        (&["restore", "src/gone"], "`turnpoint log src/gone` shows which have one that is gone"),
+        (&["show", "s"], "`latest` is the newest, `s:latest` that of a session"),
         (&["list", "-n", "x"], "a number from 1 on is expected"),
         (&["prune", "--keep", "x"], "a number is expected"),
         (&["show", "--at", "30y"], " +00:00\n\nhint: the oldest is s:0, of 20"),
@@ -181,7 +186,7 @@ fn a_plan_in_a_file_is_carried_out_or_refused() {
     program.run(["restore", "--apply", "../plan"]).exits(3);
     fs::write(&file, "changed again").unwrap();
     let refused = program.run(["restore", "--apply", "../plan", "--yes", "--json"]).exits(3);
-    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    let refused: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(
         (&refused["code"], &refused["paths"][0]["path"]),
         (&"plan-outdated".into(), &"a.txt".into())
@@ -234,7 +239,7 @@ fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
     fs::write(&file, text("zwei", "five")).unwrap();
     for way in ["--dry-run", "--yes"] {
         let refused = program.run(["revert", "s", "2", way, "--json"]).exits(3);
-        let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+        let refused: Value = serde_json::from_str(&refused.stderr).unwrap();
         assert_eq!(refused["code"], "revert-conflicts");
         assert_eq!(refused["paths"][0]["path"], "a.txt");
         assert_eq!(fs::read_to_string(&file).unwrap(), text("zwei", "five"));
@@ -243,6 +248,11 @@ fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
     let [changed, since] = crate::applying::shown(&program, &refused);
     assert!(changed.contains("\n-2\n+two\n") && !changed.contains("five"), "{changed}");
     assert!(since.contains("\n-two\n+zwei\n"), "{since}");
+    // Whoever stands elsewhere has to name the workspace.
+    assert!(!refused.stderr.contains(" -C "), "{}", refused.stderr);
+    let mut elsewhere = program.command(["revert", "s", "2", "--yes"]);
+    let elsewhere = run(elsewhere.current_dir(program.workspace().join("src"))).exits(3);
+    assert!(elsewhere.stderr.contains("`turnpoint revert -C /"), "{}", elsewhere.stderr);
 }
 
 #[test]
@@ -292,7 +302,7 @@ fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
     program.run(["undo", "--yes"]).ok();
     let since = program.run(["rewind", "2", "--yes", "--json"]).ok().json();
     let refused = program.run(["redo", "--yes", "--json"]).exits(2);
-    let refused: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    let refused: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(refused["code"], "nothing-to-redo");
     let hint = refused["hint"].as_str().unwrap();
     assert!(
@@ -412,7 +422,7 @@ fn a_collection_that_may_delete_nothing_names_each_file() {
     assert!(run.stderr.starts_with("error: nothing was deleted"), "{}", run.stderr);
     assert!(run.stderr.contains(&format!("  {}: ", stray.display())), "{}", run.stderr);
     let run = program.run(["gc", "--json"]).exits(3);
-    let error: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
+    let error: Value = serde_json::from_str(&run.stderr).unwrap();
     assert_eq!(error["code"], "deletion-blocked");
     assert_eq!(error["paths"][0]["path"], stray.to_str().unwrap());
 }
@@ -596,4 +606,100 @@ fn an_undo_with_nothing_to_change_is_recorded_without_a_question() {
     program.run(["redo"]).ok();
     let nothing = program.run(["redo"]).exits(2);
     assert!(nothing.stderr.contains("there is nothing to redo"), "{}", nothing.stderr);
+}
+
+#[test]
+fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let content = || fs::read_to_string(&file).unwrap();
+    let mut safety = Vec::new();
+    for text in ["two", "three"] {
+        fs::write(&file, text).unwrap();
+        let done = program.run(["restore", "s:0", "--yes", "--json"]).ok().json();
+        let id = &done["safety"];
+        safety.push(format!("{}:{}", id["session"].as_str().unwrap(), id["seq"]));
+    }
+    fs::write(&file, "mine").unwrap();
+    for _ in 0..2 {
+        let run = program.run(["undo", "--yes"]).exits(3);
+        let [earlier, newest] = [&safety[0], &safety[1]];
+        assert!(run.stderr.contains(&format!("`turnpoint restore {newest}` brings")), "{run:?}");
+        assert!(run.stderr.contains(&format!("`turnpoint restore {earlier}` what")), "{run:?}");
+        assert_eq!(content(), "mine");
+    }
+    let json = program.run(["undo", "--yes", "--json"]).exits(3).json();
+    assert_eq!(
+        json["takes_back"]["earlier"]["seq"].to_string(),
+        safety[0].split(':').nth(1).unwrap()
+    );
+    // Each does what it says, and loses nothing.
+    program.run(["restore", &safety[1], "--yes"]).ok();
+    assert_eq!(content(), "three");
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(content(), "mine");
+    program.run(["restore", &safety[0], "--yes"]).ok();
+    assert_eq!(content(), "two");
+    program.run(["undo", "--yes"]).ok();
+    assert_eq!(content(), "mine");
+}
+
+#[test]
+fn a_turn_that_is_not_there_is_not_offered() {
+    let program = captured();
+    let only = program.run(["rewind"]).ok().stdout;
+    assert!(only.starts_with("nothing to rewind") && !only.contains("rewind 2"), "{only}");
+    fs::write(program.workspace().join("a.txt"), "two").unwrap();
+    program.run(["capture", "--session", "s"]).ok();
+    let newest = program.run(["rewind"]).ok().stdout;
+    assert!(newest.contains("`turnpoint rewind 2` goes one turn further back"), "{newest}");
+    program.run(["rewind", "2", "--yes"]).ok();
+    assert!(!program.run(["rewind", "2"]).ok().stdout.contains("rewind 3"));
+}
+
+#[test]
+fn an_unpin_says_what_it_did_and_how_to_take_it_back() {
+    let program = captured();
+    let without = program.run(["unpin", "s:0"]).ok().stdout;
+    assert_eq!(without, "s:0 was not pinned; nothing has changed\n");
+    program.run(["pin", "s:0", "--note", "it's good"]).ok();
+    let done = program.run(["unpin", "s:0"]).ok().stdout;
+    assert!(done.contains(r"`turnpoint pin s:0 --note 'it'\''s good'` takes this back"), "{done}");
+    assert_eq!(program.run(["list", "--json"]).ok().json()["checkpoints"][0]["pinned"], false);
+}
+
+#[test]
+fn a_list_of_changed_paths_that_was_written_otherwise_is_not_believed() {
+    let program = captured();
+    let capture = |list: &[u8]| {
+        fs::write(program.root().join("list"), list).unwrap();
+        program.run(["capture", "--session", "s", "--changed-from", "../list", "--json"])
+    };
+    let newest = || program.run(["show", "s:latest", "--json"]).ok().json()["seq"].clone();
+    // What is gone is known as long as the checkpoint before has it.
+    fs::remove_file(program.workspace().join("a.txt")).unwrap();
+    let known = capture(b"a.txt\n").ok().json();
+    assert_eq!((&known["unknown_count"], &known["first_unknown"]), (&0.into(), &Value::Null));
+    let unknown = capture(b"nope\n\na.txt\nsrc/none/x\n").ok().json();
+    assert_eq!(unknown["unknown_count"], 3);
+    assert_eq!(unknown["first_unknown"]["path"], "nope");
+    let list = ["capture", "--session", "s", "--changed-from", "../list"];
+    let told = program.run(list).ok().stderr;
+    let expected = "note: 3 paths of the list are neither here nor in the checkpoint before, the first `nope`\n";
+    assert_eq!(told, expected);
+
+    build(&program.workspace(), [("a.txt", file("one")), ("odd\r", file("a name like any"))]);
+    capture(b"odd\r\n").ok();
+    let before = newest();
+    // On the disk, and only in the checkpoint before.
+    let returned = capture(b"odd\r\n\na.txt\r\n").exits(2).stderr;
+    assert!(returned.contains("line 3 of the list") && returned.contains("CRLF"), "{returned}");
+    capture(b"a.txt\n").ok();
+    fs::remove_file(program.workspace().join("a.txt")).unwrap();
+    capture(b"a.txt\r\n").exits(2);
+    assert_eq!(capture(b"nothing\r\n").ok().json()["unknown_count"], 1);
+    let long = [b"odd\r\n".to_vec(), vec![b'x'; (1 << 20) + 1]].concat();
+    let long = capture(&long).exits(2).stderr;
+    assert!(long.contains("line 2 of the list is longer than 1048576 bytes"), "{long}");
+    assert_ne!(newest(), before, "what is in order was captured");
 }

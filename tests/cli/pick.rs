@@ -77,9 +77,13 @@ fn what_is_chosen_is_shown_and_asked_for_as_always() {
 fn whoever_leaves_leaves_everything_as_it_is() {
     let program = program();
     let before = program.run(["list", "--json"]).ok().json();
-    for (keys, code) in
-        [(&["q"][..], 3), (&["\u{1b}"], 3), (&["\u{4}"], 3), (&["z", "z", "\r", "\u{3}"], 130)]
-    {
+    for (keys, code) in [
+        (&["q"][..], 3),
+        (&["x", "q", "\u{7f}", "\u{7f}", "q"], 3),
+        (&["\u{1b}"], 3),
+        (&["\u{4}"], 3),
+        (&["z", "z", "\r", "\u{3}"], 130),
+    ] {
         let run = typed(&program, "80", keys, "", &[]).exits(code);
         assert_eq!(content(&program), "now now", "{run:?}");
     }
@@ -92,9 +96,9 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
     let wide = typed(&program, "80", &["q"], "", &[]).exits(3).stdout;
     let lines: Vec<&str> = wide.lines().take(7).collect();
     assert_eq!(lines[0], "Restore which checkpoint?");
-    assert!(lines[1].starts_with("Enter shows its plan, Esc leaves"), "{wide}");
+    assert!(lines[1].starts_with("Enter shows its plan, q or Esc leaves"), "{wide}");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
-    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL"]);
+    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL,", "OR", "[CHANGED]"]);
     assert!(lines[3].starts_with("> t:0 ") && lines[3].contains(" manual "), "{wide}");
     let at_changed = |line: usize| {
         let changed = lines[2].find("CHANGED").unwrap();
@@ -109,8 +113,12 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
         assert!(line.chars().count() < 40, "{narrow}");
     }
     assert!(narrow.contains('…'), "{narrow}");
+    let header: Vec<&str> = narrow.lines().nth(2).unwrap().split_whitespace().collect();
+    assert_eq!(header[..3], ["CHECKPOINT", "AGE", "TRIGGER"]);
+    assert!(header[3].starts_with("LAB"), "{narrow}");
+    assert!(narrow.lines().nth(3).unwrap().contains(" manual "), "{narrow}");
     // What can be pressed is not cut.
-    assert_eq!(narrow.lines().nth(1).unwrap().trim_end(), "Enter: plan, Esc: leave, type: filter");
+    assert_eq!(narrow.lines().nth(1).unwrap().trim_end(), "Enter: plan, q: leave, type: filter");
 }
 
 /// Turns of `s`, the last of which has no end.
@@ -136,7 +144,10 @@ fn rewind_without_a_number_shows_the_turns() {
     let lines: Vec<&str> = wide.lines().take(6).collect();
     assert_eq!(lines[0], "Rewind to the start of which turn?");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
-    assert_eq!(words(2), ["TURN", "BEGINS", "AT", "AGE", "CHANGED", "LABEL"]);
+    assert_eq!(
+        words(2),
+        ["TURN", "GOES", "BACK", "TO", "AGE", "CHANGED", "ITS", "LABEL,", "OR", "[CHANGED]"]
+    );
     assert_eq!((&words(3)[..3], &words(4)[..2]), (&[">", "1", "s:2"][..], &["2", "s:0"][..]));
     assert!(
         lines[3].ends_with("the second task") && lines[4].ends_with("the first task"),
@@ -147,6 +158,15 @@ fn rewind_without_a_number_shows_the_turns() {
         lines[line].split_at(changed).1.split_whitespace().next().unwrap()
     };
     assert_eq!((at_changed(3), at_changed(4)), ("1", "1"), "{wide}");
+    // Without a label there is what was changed in it.
+    program.run(["capture", "--session", "u", "--trigger", "turn-start"]).ok();
+    build(&program.workspace(), [("new.txt", file("n")), ("b.txt", file("other"))]);
+    program.run(["capture", "--session", "u", "--trigger", "turn-end"]).ok();
+    let of_u = typed_to("rewind", &program, "80", &["q"], "", &["--session", "u"]).exits(3).stdout;
+    assert!(of_u.lines().nth(3).unwrap().ends_with("  [b.txt, new.txt]"), "{of_u}");
+    build(&program.workspace(), [("b.txt", file("b"))]);
+    fs::remove_file(program.workspace().join("new.txt")).unwrap();
+    program.run(["prune", "--session", "u", "--delete", "--yes"]).ok();
     assert_eq!(lines[5], "filter: ");
     let narrow = typed_to("rewind", &program, "40", &["q"], "", &[]).exits(3).stdout;
     assert!(narrow.lines().take(6).all(|line| line.chars().count() < 40), "{narrow}");

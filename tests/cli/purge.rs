@@ -51,7 +51,13 @@ fn it_shows_what_goes_and_needs_a_yes() {
     fs::create_dir(program.workspace().join("d")).unwrap();
     let mut below = program.command(["purge", "../key.txt", "--dry-run"]);
     let below = below.current_dir(program.workspace().join("d"));
-    assert_eq!(crate::support::program::run(below).ok().stdout, shown.stdout);
+    let below = crate::support::program::run(below).ok().stdout;
+    assert_eq!(below, shown.stdout.replace("purge copy.txt", "purge ../copy.txt"));
+    // Typed there as it stands, that is the other one.
+    let mut other = program.command(["purge", "../copy.txt", "--dry-run"]);
+    let other = other.current_dir(program.workspace().join("d"));
+    let other = crate::support::program::run(other).ok().stdout;
+    assert!(other.contains("\n  copy.txt: 1 checkpoint, 1 version, 7 B\n"), "{other}");
 }
 
 /// Another place that has the content is named by a command that a shell takes as it is meant.

@@ -164,6 +164,7 @@ fn what_is_to_be_typed_can_be_pasted_whatever_is_in_a_name() {
     paste(&program, &found.stdout, &[("diff", 0), ("revert", 3), ("restore", 3)]);
     let shown = program.run(["show", &named(0)]).ok().stdout;
     paste(&program, &shown, &[("ls", 0)]);
+    program.run(["pin", &named(1), "--note", "it's good"]).ok();
     paste(&program, &program.run(["unpin", &named(1)]).ok().stdout, &[("pin", 0)]);
     let conflict = program.run(["revert", &named(1), "--yes"]).exits(3).stderr;
     paste(&program, &conflict, &[("diff", 0), ("diff", 0), ("revert", 3)]);

@@ -201,6 +201,21 @@ fn each_command_has_a_manual_page() {
         for section in ["NAME", "SYNOPSIS", "\"EXIT STATUS\"", "\"ENVIRONMENT\"", "\"FILES\""] {
             assert!(page.contains(&format!(".SH {section}\n")), "{name} {section}: {page}");
         }
+        let synopsis = page.split(".SH ").find(|it| it.starts_with("SYNOPSIS")).unwrap();
+        let words = name.trim_end_matches(".1").split('-').skip(1).chain(["-h"]);
+        for line in program.run(words).ok().stdout.lines() {
+            // An option as the short help has it: `-y, --yes`, `--keep <N>`.
+            let line = line.trim_start().split("  ").next().unwrap();
+            let Some((_, option)) = line.split_once("--").filter(|_| line.starts_with('-')) else {
+                continue;
+            };
+            let (option, value) = option.split_once(' ').unwrap_or((option, ""));
+            let value = value.trim_matches(['<', '>']);
+            let value =
+                if value.is_empty() { "]".to_owned() } else { format!("\\ \\fI{value}\\fR]") };
+            let shown = format!("\\fB\\-\\-{}\\fR{value}", option.replace('-', "\\-"));
+            assert!(synopsis.contains(&shown), "{name}: {shown} is not in {synopsis}");
+        }
         // Whoever reads of a CHECKPOINT finds what that is.
         let names_one = page.contains("CHECKPOINT");
         assert_eq!(page.contains(".SH \"VALUES\""), names_one, "{name}: {page}");

@@ -222,6 +222,12 @@ fn a_work_tree_with_something_in_it_that_would_be_lost_stays() {
         let error: Value = serde_json::from_str(&json.stderr).unwrap();
         assert_eq!(error["code"], "worktree-not-held");
         assert!(path.join("made.txt").exists());
+        if script.starts_with("mkfifo") {
+            let ignored = program.run(["worktree", "remove", "--ignored", &id, "--yes"]).exits(3);
+            let both =
+                format!("`turnpoint worktree remove --ignored --discard {id}` gives the rest");
+            assert!(ignored.stderr.contains(&both), "{}", ignored.stderr);
+        }
         // Given up only by saying so, and that asks.
         program.run(["worktree", "remove", &id, "--discard"]).exits(3);
         assert!(path.join("made.txt").exists());
@@ -327,6 +333,11 @@ fn nobody_is_interrupted_by_a_removal() {
 fn what_a_run_cannot_be_made_from_is_told_at_once() {
     let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
     let words = ["exec", "--worktree", "--", "touch", "ran"];
+    let listed = program.run(["worktree", "list"]).exits(2).stderr;
+    assert!(
+        listed.contains("runs belong to a repository") && !listed.contains("runs here"),
+        "{listed}"
+    );
     let refused = program.run(words).exits(2);
     assert!(refused.stderr.contains("is not in a git repository"), "{}", refused.stderr);
     program.git(["init", "-q"]);

@@ -8,7 +8,8 @@ use clap::Args;
 ///
 /// Writes checkpoints between GOOD and BAD into a temporary directory, one after the other, and runs
 /// COMMAND there: 0 says that one is good, 1 to 127 that it is bad, 125 that nobody can tell, and
-/// anything else ends the search. Both ends are tried first. The workspace is left alone.
+/// anything else ends the search. Both ends are tried first. The workspace is left alone. What had changed
+/// where a checkpoint made with `capture --changed-from` did not look is found in a later one.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "turnpoint bisect [OPTIONS] [SESSION] GOOD BAD -- COMMAND [ARGUMENT]..."

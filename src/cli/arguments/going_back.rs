@@ -47,7 +47,8 @@ pub(crate) struct ChangeArguments {
 /// that no restore made is the start of a turn. They are counted in what was captured, not from where a
 /// rewind has led: the same command again finds nothing to do.
 ///
-/// Everything else is as in `turnpoint restore` of that checkpoint.
+/// Everything else is as in `turnpoint restore` of that checkpoint: where it was made with
+/// `capture --changed-from`, what is new outside of where it looked stays.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint rewind\n  \
@@ -55,12 +56,16 @@ pub(crate) struct ChangeArguments {
                         turnpoint rewind 3 --session fix-login")]
 pub(crate) struct RewindArguments {
     /// Which turn, counted from the last; without it a list to choose from on a terminal, else 1
-    #[arg(value_name = "N", value_parser = count)]
+    #[arg(value_name = "N", value_parser = turns)]
     pub(crate) turns: Option<NonZeroU32>,
     #[command(flatten)]
     pub(crate) plan: PlanArguments,
     #[command(flatten)]
     pub(crate) change: ChangeArguments,
+}
+
+fn turns(text: &str) -> Result<NonZeroU32, String> {
+    count(text).map_err(|error| format!("{error}; `turnpoint restore` goes back to a checkpoint"))
 }
 
 /// Take back the newest restore of this workspace
@@ -101,6 +106,8 @@ pub(crate) struct RedoArguments {
 /// left it is put back; a text that was changed since is merged line by line. Where later work changed the
 /// same lines, or a file that is not text, nothing at all is written and each such path is named, with 3.
 /// With paths only what it changed there is taken back, and nothing else stands against it.
+/// Where the checkpoint before it was made with `capture --changed-from`, what is new outside of where that
+/// one looked stays.
 /// Shows the plan and asks; without a terminal it needs --yes. `turnpoint undo` takes it back.
 #[derive(Debug, Args)]
 #[command(override_usage = "turnpoint revert [OPTIONS] [SESSION] SEQ [PATH]...")]

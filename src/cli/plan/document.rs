@@ -49,6 +49,8 @@ struct PredecessorDocument {
 struct TakenBackDocument {
     verb: &'static str,
     origin: Option<OriginDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earlier: Option<IdDocument>,
 }
 
 #[derive(Serialize)]
@@ -107,6 +109,7 @@ pub(super) fn document(verb: &Verb, outcome: &RestoreOutcome, dry_run: bool) -> 
                 .origin
                 .as_ref()
                 .map(|(verb, id)| OriginDocument { verb: verb.as_str(), id: IdDocument::from(id) }),
+            earlier: taken.earlier.as_ref().map(IdDocument::from),
         }),
         root: RootDocument::from(outcome.root.as_path()),
         create: of_kind(ChangeKind::Create),

@@ -153,11 +153,11 @@ fn respond(
                     aside(&format!("({told})"));
                 }
             }
-            Err(Failure::Library(error)) if matches!(*error, Error::Cancelled) => {
+            Err(Failure::Library { error, .. }) if matches!(*error, Error::Cancelled) => {
                 aside("(stopped)");
                 break;
             }
-            Err(failure @ (Failure::Library(_) | Failure::Own { .. })) => {
+            Err(failure @ (Failure::Library { .. } | Failure::Own { .. })) => {
                 failure::report(&failure, context.printer.style(), &[], Exit::Damaged);
                 break;
             }
