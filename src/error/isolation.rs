@@ -241,6 +241,13 @@ pub enum IsolationError {
         path: PathBuf,
     },
 
+    /// This user may not look into it, so nobody can say what would be lost.
+    #[error("{} may not be looked into", path.display())]
+    Closed {
+        /// The work tree.
+        path: PathBuf,
+    },
+
     /// The directory is there, and git does not know it as a work tree of this repository.
     #[error("git does not know {} as a work tree of its repository", path.display())]
     Unknown {
@@ -273,6 +280,7 @@ impl IsolationError {
             | Self::ChangesUnknown { .. }
             | Self::ChangesApart { .. }
             | Self::OtherCheckout { .. }
+            | Self::Closed { .. }
             | Self::Unknown { .. } => ErrorClass::Refused,
             Self::Git { .. } | Self::NotRemoved { .. } => ErrorClass::Failed,
         }
@@ -301,6 +309,7 @@ impl IsolationError {
             Self::ChangesUnknown { .. } => "run-changes-unknown",
             Self::ChangesApart { .. } => "run-changes-apart",
             Self::OtherCheckout { .. } => "run-other-checkout",
+            Self::Closed { .. } => "worktree-closed",
             Self::Unknown { .. } => "worktree-unknown",
         }
     }
@@ -377,6 +386,7 @@ impl IsolationError {
             Self::OtherCheckout { .. } => {
                 "`turnpoint worktree list --json` says where it was made from".to_owned()
             }
+            Self::Closed { path } => format!("`chmod u+rwx {}`, and try again", shell_word(path)),
             Self::Unknown { path, kept: Some(kept) } => format!(
                 "git could not remove all of it; {kept} holds what was in it then: look at what is left \
                  in {} and remove it yourself",

@@ -449,3 +449,36 @@ fn a_directory_that_may_not_be_looked_into_stays_unless_it_is_given_up() {
         assert_cleared(&program);
     }
 }
+
+/// Not even git can say then whether it is a work tree.
+#[test]
+fn a_work_tree_that_may_not_be_looked_into_stays_until_it_may() {
+    let program = program();
+    for (script, mode) in
+        [("", 0o000), ("", 0o300), (":", 0o000), ("rm -r \"$kept\" \"$tree/.git\"", 0o000)]
+    {
+        exec(&program, &[], "echo made > made").ok();
+        let (id, path) = only(&program);
+        if !script.is_empty() {
+            cut(&program, script);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let remove = ["worktree", "remove", &id, "--yes"];
+        let discard = [&remove[..], &["--discard"]].concat();
+        let apply = ["worktree", "apply", &id, "--yes"];
+        let all = [&remove[..], &discard, &["worktree", "prune", "--older-than", "0s"], &apply];
+        for words in all.into_iter().take(if script.is_empty() { 4 } else { 3 }) {
+            let refused = run(&mut bound(&program, words)).exits(3);
+            let told = format!("{} may not be looked into\n", path.display());
+            assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+            let told = format!("`chmod u+rwx {}`, and try again", path.display());
+            assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(fs::read_to_string(path.join("made")).unwrap(), "made\n");
+        run(&mut bound(&program, &remove)).ok();
+        assert_cleared(&program);
+        let removed = runs(&program, &["--removed"]).pop().unwrap();
+        assert_eq!(cat(&program, &removed["kept"], "made"), b"made\n");
+    }
+}
