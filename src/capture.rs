@@ -13,7 +13,7 @@ mod entries;
 mod hold;
 mod part;
 
-pub(crate) use audit::{audit, remember};
+pub(crate) use audit::{Depth, audit, find_lost, remember};
 pub(crate) use commit::{Committed, Draft, Finish, commit, save_cache};
 pub(crate) use entries::entries_of;
 pub(crate) use hold::{Base, Held, ReadSoFar, Storing, hold, lost_blobs, store_tree};

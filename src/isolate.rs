@@ -24,6 +24,9 @@ use crate::id::{CheckpointId, RunId};
 use crate::path::RelPath;
 use crate::settings::ScopeSettings;
 
+/// Why something is not held that a checkpoint names.
+pub(crate) const LOST: &str = "lost from its checkpoint";
+
 /// How to remove the work tree of a run.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -69,7 +69,7 @@ pub(crate) struct RunRecord {
     pub(crate) further: Vec<CheckpointId>,
     /// The refs that lead to commits which only the run had.
     pub(crate) refs: Vec<String>,
-    /// What `kept` was to hold; `None` before a removal.
+    /// What its removal was to hold; `None` before one.
     pub(crate) holds: Option<Holds>,
     /// The checkpoint of it that was applied last.
     pub(crate) applied: Option<CheckpointId>,
@@ -79,9 +79,9 @@ pub(crate) struct RunRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Holds {
-    /// What is ignored or excluded, too.
+    /// What is ignored or excluded, too: in one of its checkpoints it is.
     pub(crate) ignored: bool,
-    /// All of the rest: what cannot be held was not given up.
+    /// All of the rest: what cannot be held was not given up for the first of them.
     pub(crate) all: bool,
 }
 

@@ -10,7 +10,7 @@
 //! reason to doubt (one loose blob that was removed by hand, bits that flipped) is left to a
 //! verification.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rayon::prelude::*;
 
@@ -73,11 +73,7 @@ pub(crate) fn audit(
         return Ok(());
     }
     let Findings { lost, unread } = look_at_all(access, workspace, base, monitor)?;
-    if !lost.is_empty() {
-        access.index.write("remember lost blobs", |tx| {
-            lost.iter().try_for_each(|(hash, state)| tx.set_blob_state(*hash, *state))
-        })?;
-    }
+    remember_all(access, &lost)?;
     if let Some(error) = unread.first() {
         let more = unread.len() - 1;
         let more = if more > 0 { format!("; and {more} more like it") } else { String::new() };
@@ -136,15 +132,62 @@ fn look_at_all(
             needed.extend(cached_blobs(access, workspace, base));
         }
     }
+    look_at_each(access, needed, Depth::Place, &mut findings, monitor)?;
+    Ok(findings)
+}
+
+/// How closely contents are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Whether each is in its place, with its length.
+    Place,
+    /// All of it.
+    Content,
+}
+
+/// Those of `needed` that are lost. They are remembered, so that the next capture that has their bytes heals
+/// them.
+///
+/// # Errors
+/// [`Error::Cancelled`]; [`Error::Io`] where one cannot be looked at: whether it is lost nobody knows.
+///
+/// Cost: one open and one short read for each content, or the reading of all of it.
+pub(crate) fn find_lost(
+    access: &Access,
+    needed: Vec<(BlobHash, u64)>,
+    depth: Depth,
+    monitor: &dyn Monitor,
+) -> Result<HashSet<BlobHash>> {
+    let mut findings = Findings::default();
+    look_at_each(access, needed, depth, &mut findings, monitor)?;
+    let Findings { lost, unread } = findings;
+    remember_all(access, &lost)?;
+    match unread.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(lost.into_iter().map(|(hash, _)| hash).collect()),
+    }
+}
+
+fn look_at_each(
+    access: &Access,
+    mut needed: Vec<(BlobHash, u64)>,
+    depth: Depth,
+    findings: &mut Findings,
+    monitor: &dyn Monitor,
+) -> Result<()> {
     needed.sort_unstable();
     needed.dedup();
     let hashes: Vec<BlobHash> = needed.iter().map(|(hash, _)| *hash).collect();
     let stored = access.index.read("list stored lengths", |tx| tx.stored_sizes(&hashes))?;
-    let look = |&blob: &(BlobHash, u64)| {
+    let look = |&(hash, size): &(BlobHash, u64)| {
         if monitor.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        look_at(access, blob, stored.get(&blob.0).copied())
+        let found = match depth {
+            Depth::Place => access.blobs.look(hash, size, stored.get(&hash).copied()),
+            Depth::Content => access.blobs.check(hash, Some(size)),
+        };
+        found.map(|found| lost_as(hash, &found))
     };
     let looked: Vec<Result<_>> =
         threads::pool("audit")?.install(|| needed.par_iter().map(look).collect());
@@ -154,7 +197,7 @@ fn look_at_all(
             Err(error) => findings.take(error)?,
         }
     }
-    Ok(findings)
+    Ok(())
 }
 
 /// What gives reason to look again, whatever the packs are: another boot, and that more, or less, is known to
@@ -206,10 +249,23 @@ fn look_at(
     (hash, size): (BlobHash, u64),
     stored: Option<u64>,
 ) -> Result<Option<(BlobHash, BlobState)>> {
-    Ok(match access.blobs.look(hash, size, stored)? {
+    Ok(lost_as(hash, &access.blobs.look(hash, size, stored)?))
+}
+
+fn lost_as(hash: BlobHash, found: &Presence) -> Option<(BlobHash, BlobState)> {
+    match found {
         Presence::Present { .. } => None,
         Presence::Absent => Some((hash, BlobState::Missing)),
         Presence::Wrong { .. } => Some((hash, BlobState::Damaged)),
+    }
+}
+
+fn remember_all(access: &Access, lost: &[(BlobHash, BlobState)]) -> Result<()> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    access.index.write("remember lost blobs", |tx| {
+        lost.iter().try_for_each(|(hash, state)| tx.set_blob_state(*hash, *state))
     })
 }
 

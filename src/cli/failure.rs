@@ -155,7 +155,10 @@ impl Failure {
                 let one = |path| ReasonDocument { path, reason: reason.clone() };
                 paths.iter().map(PathDocument::from).map(one).collect()
             }
-            Error::Isolation(IsolationError::NotHeld { left, .. }) => left
+            Error::Isolation(
+                IsolationError::NotHeld { left, .. }
+                | IsolationError::NotRemoved { stuck: left, .. },
+            ) => left
                 .iter()
                 .map(|(path, reason)| ReasonDocument {
                     path: PathDocument::from(path),

@@ -161,6 +161,22 @@ pub enum IsolationError {
         left: Vec<(RelPath, String)>,
     },
 
+    /// Something in it is held, and cannot be removed.
+    #[error(
+        "{} in {} could not be removed",
+        match stuck.len() {
+            1 => "1 path".to_owned(),
+            more => format!("{more} paths"),
+        },
+        path.display()
+    )]
+    NotRemoved {
+        /// The work tree.
+        path: PathBuf,
+        /// Each, and why not.
+        stuck: Vec<(RelPath, String)>,
+    },
+
     /// Files change while they are saved.
     #[error("{} goes on changing", path.display())]
     Changing {
@@ -200,12 +216,35 @@ pub enum IsolationError {
         kept: Option<CheckpointId>,
     },
 
+    /// Its removal was cut off, and something came into it after that: no single checkpoint has all that it
+    /// changed.
+    #[error(
+        "what run {id} changed is in no single checkpoint: what came into its work tree after its removal had \
+         begun is in {} alone",
+        further.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    ChangesApart {
+        /// Which one.
+        id: RunId,
+        /// The checkpoint that holds what was in it when its removal began.
+        kept: CheckpointId,
+        /// Those that hold what came after that.
+        further: Vec<CheckpointId>,
+    },
+
     /// Something else is in the place of the checkout that it was made from.
     #[error("{} is not the checkout that run {id} was made from", path.display())]
     OtherCheckout {
         /// Which one.
         id: RunId,
         /// The place.
+        path: PathBuf,
+    },
+
+    /// This user may not look into it, so nobody can say what would be lost.
+    #[error("{} may not be looked into", path.display())]
+    Closed {
+        /// The work tree.
         path: PathBuf,
     },
 
@@ -239,9 +278,11 @@ impl IsolationError {
             | Self::Changing { .. }
             | Self::ApplyConflicts { .. }
             | Self::ChangesUnknown { .. }
+            | Self::ChangesApart { .. }
             | Self::OtherCheckout { .. }
+            | Self::Closed { .. }
             | Self::Unknown { .. } => ErrorClass::Refused,
-            Self::Git { .. } => ErrorClass::Failed,
+            Self::Git { .. } | Self::NotRemoved { .. } => ErrorClass::Failed,
         }
     }
 
@@ -262,10 +303,13 @@ impl IsolationError {
             Self::RefLocked { .. } => "ref-locked",
             Self::Unfinished { .. } => "worktree-unfinished",
             Self::NotHeld { .. } => "worktree-not-held",
+            Self::NotRemoved { .. } => "worktree-not-removed",
             Self::Changing { .. } => "worktree-changing",
             Self::ApplyConflicts { .. } => "apply-conflicts",
             Self::ChangesUnknown { .. } => "run-changes-unknown",
+            Self::ChangesApart { .. } => "run-changes-apart",
             Self::OtherCheckout { .. } => "run-other-checkout",
+            Self::Closed { .. } => "worktree-closed",
             Self::Unknown { .. } => "worktree-unknown",
         }
     }
@@ -338,9 +382,11 @@ impl IsolationError {
             Self::ChangesUnknown { kept: None, .. } => {
                 "`turnpoint worktree list` shows what there is of it".to_owned()
             }
+            Self::ChangesApart { kept, further, .. } => apart(kept, further),
             Self::OtherCheckout { .. } => {
                 "`turnpoint worktree list --json` says where it was made from".to_owned()
             }
+            Self::Closed { path } => format!("`chmod u+rwx {}`, and try again", shell_word(path)),
             Self::Unknown { path, kept: Some(kept) } => format!(
                 "git could not remove all of it; {kept} holds what was in it then: look at what is left \
                  in {} and remove it yourself",
@@ -356,13 +402,25 @@ impl IsolationError {
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
                 "if no git is at work in the repository, remove that file, and try again".to_owned()
             }
-            Self::Git { what: REMOVE_WORK_TREE, .. } => {
-                "what was to be held of it is held; once what stopped git is out of the way `turnpoint \
-                 worktree prune` removes the rest"
+            Self::Git { what: REMOVE_WORK_TREE, .. } | Self::NotRemoved { .. } => {
+                "what was to be held of it is held; once what stood against it is out of the way \
+                 `turnpoint worktree prune` removes the rest"
                     .to_owned()
             }
             Self::Git { .. } => return None,
         };
         Some(text)
     }
+}
+
+/// What there is of a run of which no single checkpoint has all.
+fn apart(kept: &CheckpointId, further: &[CheckpointId]) -> String {
+    let kept = kept.shell_word();
+    let shown = |later: &CheckpointId| format!("`turnpoint diff {kept} {}`", later.shell_word());
+    let shown: Vec<String> = further.iter().map(shown).collect();
+    format!(
+        "`turnpoint restore {kept} --into DIR` writes its files into a new directory, as they were when its \
+         removal began; {} shows what came after that, beside what was deleted by then",
+        shown.join(", ")
+    )
 }

@@ -1,7 +1,7 @@
 //! What git has left of a work tree that it could not remove and has forgotten: nobody but us can say what is
 //! in it, or take it away.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::disk::{self, Dir, FileKind, FileStat};
@@ -14,7 +14,7 @@ use crate::path::{RelPath, at_or_below};
 use crate::runs::{RunRecord, place};
 use crate::settings::is_version_control;
 
-use super::LeftOut;
+use super::{LOST, LeftOut};
 
 /// Why something is not held.
 type Reason = &'static str;
@@ -107,7 +107,7 @@ impl Leftover {
                 match same_of(&top, path, stat, kinds) {
                     Ok(Some(Same::Link)) => continue,
                     Ok(Some(Same::File(hash))) if is_stored(hash, stat.size)? => continue,
-                    Ok(Some(Same::File(_))) => "lost from its checkpoint",
+                    Ok(Some(Same::File(_))) => LOST,
                     Ok(None) if kinds.is_empty() => "in no checkpoint",
                     Ok(None) => "not as in its checkpoint",
                     Err(error) if disk::is_withheld(&error) => "unreadable",
@@ -133,34 +133,70 @@ impl Leftover {
         LeftOut { paths, ..left_out }
     }
 
-    /// Removes it, with the directory itself; where `all`, also what has come since.
+    /// Removes it, with the directory itself; where `all`, also what has come since. What cannot be removed does
+    /// not stop the rest.
     ///
     /// # Errors
-    /// [`IsolationError::Changing`] where a file is not the one that was found: it stays. [`Error::Io`].
+    /// [`IsolationError::Changing`] where a file is not the one that was found: it stays.
+    /// [`IsolationError::NotRemoved`], [`Error::Io`].
     pub(crate) fn remove(self, record: &RunRecord, all: bool) -> Result<()> {
         let id = record.id.to_string();
         let place = above(record)?;
         disk::open_up(&place, id.as_bytes())?;
         let Self { files, directories, .. } = if all { Self::of(record)? } else { self };
         let top = open(record)?;
-        for (path, then) in files {
-            let above = top.open_dir(&path.parent().unwrap_or_default())?;
-            // Of several names of one file each that goes changes its time.
-            let is_as_then = |now: FileStat| {
-                now.is_same_inode(&then)
-                    && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
-                    && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
-            };
-            match above.stat(path.name())? {
-                Some(now) if is_as_then(now) => above.unlink(path.name())?,
-                Some(_) => return Err(IsolationError::Changing { path: record.path() }.into()),
-                None => {}
-            }
+        let mut stuck = Stuck::default();
+        for (path, then) in &files {
+            stuck.take(path, unlink(record, &top, path, then))?;
         }
         for path in directories.iter().rev() {
-            top.open_dir(&path.parent().unwrap_or_default())?.remove_dir(path.name())?;
+            if !stuck.above.contains(path) {
+                let above = top.open_dir(&path.parent().unwrap_or_default());
+                stuck.take(path, above.and_then(|above| above.remove_dir(path.name())))?;
+            }
         }
-        place.remove_dir(id.as_bytes())
+        if stuck.paths.is_empty() {
+            return place.remove_dir(id.as_bytes());
+        }
+        Err(IsolationError::NotRemoved { path: record.path(), stuck: stuck.paths }.into())
+    }
+}
+
+/// What could not be removed.
+#[derive(Default)]
+struct Stuck {
+    /// Each, and why not.
+    paths: Vec<(RelPath, String)>,
+    /// The directories that it is in.
+    above: HashSet<RelPath>,
+}
+
+impl Stuck {
+    fn take(&mut self, path: &RelPath, removed: Result<()>) -> Result<()> {
+        match removed {
+            Err(Error::Io { source, .. }) => {
+                self.above.extend(path.ancestors());
+                self.paths.push((path.clone(), source.to_string()));
+                Ok(())
+            }
+            removed => removed,
+        }
+    }
+}
+
+/// Removes a file that is still as it was found `then`.
+fn unlink(record: &RunRecord, top: &Dir, path: &RelPath, then: &FileStat) -> Result<()> {
+    let above = top.open_dir(&path.parent().unwrap_or_default())?;
+    // Of several names of one file each that goes changes its time.
+    let is_as_then = |now: FileStat| {
+        now.is_same_inode(then)
+            && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
+            && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
+    };
+    match above.stat(path.name())? {
+        Some(now) if is_as_then(now) => above.unlink(path.name()),
+        Some(_) => Err(IsolationError::Changing { path: record.path() }.into()),
+        None => Ok(()),
     }
 }
 

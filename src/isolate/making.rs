@@ -31,6 +31,9 @@ const LEAVE_TRIES: u32 = 20;
 /// How long a command that is to run waits for a note.
 const COUNT_WAIT: Duration = Duration::from_secs(2);
 
+/// How long git is waited for that was asked to end.
+const END_WAIT: Duration = Duration::from_secs(1);
+
 /// Where a run is made from.
 #[derive(Debug)]
 pub(crate) struct Ground {
@@ -126,7 +129,8 @@ pub(crate) fn session_name(common_dir: &Path) -> Result<SessionName> {
 /// # Errors
 /// What was begun is git's to take away then, and the caller's to look after.
 ///
-/// Cost: git looks at the checkout while it makes the work tree, and for two seconds after that at most.
+/// Cost: git looks at the checkout while it makes the work tree, and for two seconds after that, or three, at
+/// most.
 pub(crate) fn make(
     ground: &Ground,
     record: &RunRecord,
@@ -148,8 +152,8 @@ pub(crate) fn make(
     Ok(counting.end())
 }
 
-/// git that counts what is changed in a checkout, beside something that matters more. It ends when this goes, and
-/// is not waited for then: a file system may not answer at all.
+/// git that counts what is changed in a checkout, beside something that matters more. It is ended when this goes,
+/// and waited for, since the program may end then; but not for long: a file system may not answer at all.
 struct Counting {
     is_over: Arc<AtomicBool>,
     count: Receiver<Option<u64>>,
@@ -180,6 +184,8 @@ impl Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
+        // Nothing is left to come where it has said what it had to say.
+        self.count.recv_timeout(END_WAIT).ok();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::making::leave;
@@ -74,9 +75,16 @@ impl Kept {
 /// Finds what there is of a run.
 ///
 /// # Errors
-/// [`IsolationError::Unknown`] where a directory is in its place that git does not know.
+/// [`IsolationError::Unknown`] where a directory is in its place that git does not know;
+/// [`IsolationError::Closed`].
 pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     let path = record.path();
+    // git would say that there is no work tree.
+    if let Err(Error::Io { source, .. }) = Dir::open(&path).and_then(|top| top.stat(b".git"))
+        && source.kind() == ErrorKind::PermissionDenied
+    {
+        return Err(IsolationError::Closed { path }.into());
+    }
     let is_making = record.state == RunState::Making;
     let is_removing = record.state == RunState::Removing;
     let administration = git::administration(&record.repository, &path, is_making || is_removing)?;
@@ -98,7 +106,7 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         };
         // What may not be looked into may have one.
         let link = path.join(".git").symlink_metadata();
-        let has_none = link.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let has_none = link.is_err_and(|error| error.kind() == ErrorKind::NotFound);
         Ok(has_none || git::is_own_link(&known.git_dir, &path)?)
     };
     let stage = match repository {

@@ -12,14 +12,16 @@ use crate::capture::CaptureOptions;
 use crate::error::{Error, IsolationError, Result};
 use crate::id::{CheckpointId, RunId, WorkspaceId};
 use crate::isolate;
-use crate::manifest::{RestoreVerb, tree_differences};
+use crate::manifest::{Entry, EntryKind, RestoreVerb, tree_differences};
 use crate::monitor::{Monitor, Notice};
+use crate::path::RelPath;
 use crate::restore::{RestoreOptions, RestoreOutcome};
 use crate::runs::{RunRecord, RunState};
 use crate::settings::ScopeSettings;
 use crate::store::Store;
 use crate::store::isolating::capture_options;
 use crate::store::merging::{Merge, Purpose};
+use crate::store::removing::at;
 use crate::store::restoring::{Mode, Wish};
 use crate::store::target::{Intent, Target, load_target};
 
@@ -56,7 +58,7 @@ impl Store {
     /// # Errors
     /// [`IsolationError::ApplyConflicts`] where the two exclude each other: nothing has changed then, also
     /// where they do not. [`IsolationError::RunNotFound`], [`IsolationError::RunAlive`],
-    /// [`IsolationError::ChangesUnknown`], [`IsolationError::OtherCheckout`]; else as [`Store::restore`].
+    /// [`IsolationError::ChangesUnknown`], [`IsolationError::ChangesApart`], [`IsolationError::OtherCheckout`]; else as [`Store::restore`].
     ///
     /// # Durability
     /// As [`Store::restore`].
@@ -120,24 +122,54 @@ impl Store {
             }
             // Of a removal that was killed only what was held is whole.
             RunState::Making | RunState::Removing | RunState::Removed => {
+                let kept = kept.ok_or_else(|| unknown("nothing is held of it"))?;
+                let further = self.with_more(record, &kept, monitor)?;
+                if !further.is_empty() {
+                    return Err(IsolationError::ChangesApart { id, kept, further }.into());
+                }
                 if record.holds.is_some_and(|holds| holds.ignored) {
                     return Err(unknown(
                         "what was held of it when it was removed has what is ignored in it, too",
                     ));
                 }
-                if !record.further.is_empty() {
-                    // All that it changed is in no single one of them.
-                    let further: Vec<String> =
-                        record.further.iter().map(ToString::to_string).collect();
-                    return Err(unknown(&format!(
-                        "what came into its work tree after its removal had begun is in {} alone",
-                        further.join(", ")
-                    )));
-                }
-                kept.ok_or_else(|| unknown("nothing is held of it"))?
+                kept
             }
         };
         Ok(RunChange { id, workspace, before, after })
+    }
+
+    /// Those checkpoints of a removal that was cut off that hold something which the first, `kept`, does not:
+    /// all that the run changed is in no single one then. What is only missing git had deleted, or is left out
+    /// by a rule; and a directory has another mode once a removal has opened it.
+    fn with_more(
+        &self,
+        record: &RunRecord,
+        kept: &CheckpointId,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<CheckpointId>> {
+        if record.further.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.entries(kept, &RelPath::root(), monitor)?;
+        let is_more = |entry: &Entry| {
+            let then = at(&first, &entry.path);
+            match entry.kind {
+                EntryKind::Omitted { .. } => false,
+                EntryKind::Dir { .. } => {
+                    then.is_none_or(|then| !matches!(then.kind, EntryKind::Dir { .. }))
+                }
+                _ => !Entry::are_same_state(then, Some(entry)),
+            }
+        };
+        let mut more = Vec::new();
+        for id in &record.further {
+            // Of one that cannot be read nobody knows.
+            let entries = self.entries_if_there(id, monitor)?;
+            if entries.is_none_or(|entries| entries.iter().any(is_more)) {
+                more.push(id.clone());
+            }
+        }
+        Ok(more)
     }
 
     /// By the settings of the checkout, as the checkpoint before, but of whatever size: what is made there is

@@ -99,55 +99,78 @@ fn is_omitted(entry: &Entry) -> Option<SkipReason> {
     }
 }
 
-/// Why what was changed at a path cannot come here: git keeps the path, or one above it, out of the work tree.
-/// What was put there all the same git would take for unchanged.
-fn sparse(
-    open: &OpenWorkspace,
-    sparse_top: &SparseTop<'_>,
-    now: &[Present],
-    path: &RelPath,
-) -> Option<String> {
-    let is_left_out = |path: &RelPath| {
-        let index = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
-        let reason = index.and_then(|index| is_omitted(&now[index].entry));
-        reason == Some(SkipReason::NotCaptured(OmitReason::Sparse))
-    };
-    if !is_left_out(path) && !path.ancestors().any(|above| is_left_out(&above)) {
-        return None;
-    }
-    let (top, is_sparse) = &**sparse_top;
-    let below_top = |path: &RelPath| {
-        let full = open.path.join(path.as_os());
-        shell_word(full.strip_prefix(top).unwrap_or(&full))
-    };
-    let at_top = shell_word(top);
-    if !is_sparse {
-        let what = below_top(path);
-        return Some(format!(
-            "git leaves it out here; `git -C {at_top} update-index --no-skip-worktree {what} && git -C {at_top} \
-             checkout -- {what}` brings it"
-        ));
-    }
-    // Folders are what most sparse checkouts are made of.
-    let above = path.parent().filter(|above| !above.is_root());
-    let what = below_top(above.as_ref().unwrap_or(path));
-    Some(format!(
-        "a sparse checkout leaves it out here; `git -C {at_top} sparse-checkout add {what}` brings it"
-    ))
+/// Something that is found out once it is needed.
+type Lazy<'a, T> = LazyCell<T, Box<dyn FnOnce() -> T + 'a>>;
+
+/// The work tree of git that a workspace lies in, by what git leaves out of it.
+struct Sparse<'a> {
+    open: &'a OpenWorkspace,
+    /// Its top, and whether it is a sparse checkout.
+    top: Lazy<'a, (PathBuf, bool)>,
+    /// The files that git leaves out, as it says itself. In a directory that is there and has nothing else of
+    /// git's they have no entry.
+    left_out: Lazy<'a, HashSet<RelPath>>,
 }
 
-/// The top of the work tree of git that a workspace lies in, and whether that is a sparse checkout.
-type SparseTop<'a> = LazyCell<(PathBuf, bool), Box<dyn FnOnce() -> (PathBuf, bool) + 'a>>;
-
-fn sparse_top(open: &OpenWorkspace) -> SparseTop<'_> {
-    LazyCell::new(Box::new(|| match git::repository_of(&open.path) {
-        Some(repository) => {
-            // Where git does not say, most are.
-            let is_sparse = git::is_sparse(&repository).unwrap_or(true);
-            (repository.top, is_sparse)
+impl<'a> Sparse<'a> {
+    fn new(open: &'a OpenWorkspace, monitor: &'a dyn Monitor) -> Self {
+        let top = || match git::repository_of(&open.path) {
+            Some(repository) => {
+                // Where git does not say, most are.
+                let is_sparse = git::is_sparse(&repository).unwrap_or(true);
+                (repository.top, is_sparse)
+            }
+            None => (open.path.clone(), true),
+        };
+        let left_out = || {
+            let Some(repository) = git::repository_of(&open.path) else { return HashSet::new() };
+            // Where git does not say, a conflict is told without a way.
+            let tracked = git::tracked(&repository, &open.path, &|| monitor.is_cancelled());
+            let tracked = tracked.unwrap_or_default().into_iter();
+            tracked.filter(|it| it.skip_worktree).map(|it| it.path).collect()
+        };
+        Self {
+            open,
+            top: LazyCell::new(Box::new(top)),
+            left_out: LazyCell::new(Box::new(left_out)),
         }
-        None => (open.path.clone(), true),
-    }))
+    }
+
+    /// Why what was changed at a path cannot come here: git keeps the path, or one above it, out of the work
+    /// tree. What was put there all the same git would take for unchanged. `is_gone` says that the path was to
+    /// be here, and is not.
+    fn reason(&self, now: &[Present], path: &RelPath, is_gone: bool) -> Option<String> {
+        let is_left_out = |path: &RelPath| {
+            let index = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
+            let reason = index.and_then(|index| is_omitted(&now[index].entry));
+            reason == Some(SkipReason::NotCaptured(OmitReason::Sparse))
+        };
+        let is_known = is_left_out(path)
+            || path.ancestors().any(|above| is_left_out(&above))
+            || (is_gone && self.left_out.contains(path));
+        if !is_known {
+            return None;
+        }
+        let (open, (top, is_sparse)) = (self.open, &*self.top);
+        let below_top = |path: &RelPath| {
+            let full = open.path.join(path.as_os());
+            shell_word(full.strip_prefix(top).unwrap_or(&full))
+        };
+        let at_top = shell_word(top);
+        if !is_sparse {
+            let what = below_top(path);
+            return Some(format!(
+                "git leaves it out here; `git -C {at_top} update-index --no-skip-worktree {what} && git -C {at_top} \
+                 checkout -- {what}` brings it"
+            ));
+        }
+        // Folders are what most sparse checkouts are made of.
+        let above = path.parent().filter(|above| !above.is_root());
+        let what = below_top(above.as_ref().unwrap_or(path));
+        Some(format!(
+            "a sparse checkout leaves it out here; `git -C {at_top} sparse-checkout add {what}` brings it"
+        ))
+    }
 }
 
 /// What a directory says of names that are not there is what theirs says.
@@ -252,7 +275,7 @@ impl Merge {
             entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let (mut touched, mut merged) = (BTreeMap::new(), BTreeMap::new());
         let (mut conflicts, mut lost) = (Vec::new(), Vec::new());
-        let top = sparse_top(open);
+        let sparse = Sparse::new(open, monitor);
         for Difference { path, before: theirs, after: base } in &self.changes {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -265,7 +288,8 @@ impl Merge {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }
-            let settled = if let Some(reason) = sparse(open, &top, now, path) {
+            let is_gone = base.is_some() && ours.is_none();
+            let settled = if let Some(reason) = sparse.reason(now, path, is_gone) {
                 conflicts.push(MergeConflict { path: path.clone(), reason });
                 Settled::Stays
             } else if let Some(reason) = base.and_then(is_omitted) {

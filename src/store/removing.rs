@@ -1,11 +1,11 @@
 //! What there is of runs, and removing them: nothing goes that is not held elsewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::blobs::Presence;
-use crate::capture::CaptureOutcome;
+use crate::capture::{self, CaptureOutcome, Depth};
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
 use crate::disk::{self, Dir, Lock};
@@ -190,8 +190,11 @@ impl Store {
             monitor.notice(&Notice::Remark { text });
         }
         if matches!(found.stage, Stage::Unlinked) {
-            self.lead_back(record, &found, monitor)?;
+            isolate::lead_back(record, &found)?;
             found = isolate::find(record)?;
+        }
+        if record.state == RunState::Removing && found.stage.is_whole() {
+            self.put_back_rules(record, monitor)?;
         }
         let is_half_made = record.state == RunState::Making && !found.stage.is_whole();
         // What it is good for is gone with the work tree: nothing fails for it.
@@ -229,24 +232,22 @@ impl Store {
         Ok(RemovedRun { id, kept, further, refs, left_out })
     }
 
-    /// Has git know again what is left of a work tree that it was killed over removing, and judge it as before.
-    fn lead_back(
-        &self,
-        record: &RunRecord,
-        found: &isolate::Found,
-        monitor: &dyn Monitor,
-    ) -> Result<()> {
-        isolate::lead_back(record, found)?;
-        let Some(kept) = &record.kept else { return Ok(()) };
-        let Some(entries) = self.entries_if_there(kept, monitor)? else { return Ok(()) };
-        let reading = self.reading(&kept.session, monitor)?;
+    /// Puts back the ignore files and attributes that a killed git has taken away, as they were at last: without
+    /// them git takes what it ignores for new, and what it has for changed.
+    fn put_back_rules(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<()> {
+        let mut rules: BTreeMap<RelPath, Entry> = BTreeMap::new();
+        for entries in self.held_of(record, monitor)? {
+            let is_rule = |it: &Entry| matches!(it.path.name(), b".gitignore" | b".gitattributes");
+            let found = entries.into_iter().filter(is_rule);
+            rules.extend(found.map(|entry| (entry.path.clone(), entry)));
+        }
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let reading = self.reading(&record.session, monitor)?;
         let top = Dir::open(&record.path())?;
-        for entry in entries {
+        for entry in rules.values() {
             let name = entry.path.name();
-            // Without these git takes what it ignores for new, and what it has for changed.
-            if !matches!(name, b".gitignore" | b".gitattributes") {
-                continue;
-            }
             let put_back = || -> Result<()> {
                 let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
                 if let (Some(above), Some((hash, size))) = (above, entry.blob())
@@ -269,18 +270,22 @@ impl Store {
     }
 
     /// What a checkpoint holds; `None` where nobody can say any more.
-    fn entries_if_there(
+    pub(super) fn entries_if_there(
         &self,
         id: &CheckpointId,
         monitor: &dyn Monitor,
     ) -> Result<Option<Vec<Entry>>> {
         match self.entries(id, &RelPath::root(), monitor) {
-            Err(error) if is_lost(&error) => Ok(None),
+            Err(error) if is_lost(&error) => {
+                // So a capture stores what was lost of it again.
+                capture::remember(&self.enter(monitor)?, &error)?;
+                Ok(None)
+            }
             entries => entries.map(Some),
         }
     }
 
-    /// What the checkpoints of a removal that was cut off hold.
+    /// What the checkpoints of a removal that was cut off hold, the newest last.
     fn held_of(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<Vec<Vec<Entry>>> {
         let all = record.kept.iter().chain(&record.further);
         all.filter_map(|id| self.entries_if_there(id, monitor).transpose()).collect()
@@ -300,6 +305,7 @@ impl Store {
         let ignored = options.ignored || record.holds.is_some_and(|holds| holds.ignored);
         let options = &RemoveOptions { ignored, ..options.clone() };
         let mut may_be_held = record.state == RunState::Removing;
+        let mut is_healing = false;
         for _ in 0..limits::REMOVAL_LOOKS_MAX {
             let seen = isolate::look(record, found, options, monitor)?;
             record.refs = isolate::keep(record, found, &seen, monitor)?;
@@ -342,11 +348,18 @@ impl Store {
             };
             left.extend(isolate::not_held(record, &entries, &seen, options)?);
             refuse_lost(&path, &left, options)?;
+            let is_captured = created.is_some();
             let is_new = created.as_ref().is_some_and(|outcome| outcome.created);
             if let Some(CaptureOutcome { checkpoint, .. }) = created {
-                if record.state != RunState::Removing {
+                let is_begun = record.state == RunState::Removing;
+                if let Some(holds) = &mut record.holds
+                    && is_begun
+                {
+                    // In one of them it is by now: of what comes later no less is to be held.
+                    holds.ignored |= ignored;
+                }
+                if !is_begun {
                     record.kept = Some(checkpoint);
-                    // Of this checkpoint alone: what is asked of a later removal may be less.
                     record.holds = Some(Holds { ignored, all: !options.discard });
                 } else if record.kept.as_ref() != Some(&checkpoint)
                     && !record.further.contains(&checkpoint)
@@ -362,6 +375,15 @@ impl Store {
             // Taken again, it finds nothing new: what was written while it was taken is in it. What it does
             // not hold is as it was judged.
             if !is_new && isolate::look(record, found, options, monitor)?.is_as(&seen) {
+                // A capture does not look for what it takes over from the one before.
+                let lost =
+                    if is_captured { self.lost(&entries, &seen, monitor)? } else { Vec::new() };
+                if !lost.is_empty() && !is_healing {
+                    is_healing = true;
+                    continue;
+                }
+                left.extend(lost);
+                refuse_lost(&path, &left, options)?;
                 let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
                 refuse_lost(&path, &closed, options)?;
                 return Ok(Held { branch, left_out, leftover: None });
@@ -382,8 +404,34 @@ impl Store {
         capture.ignored = options.ignored;
         capture.if_changed = true;
         let outcome = self.capture(&record.path(), &capture, monitor)?;
+        if let Some(entries) = self.entries_if_there(&outcome.checkpoint, monitor)? {
+            return Ok((entries, outcome));
+        }
+        // What it took over of its pages was lost, and is stored again.
+        let outcome = self.capture(&record.path(), &capture, monitor)?;
         let entries = self.entries(&outcome.checkpoint, &RelPath::root(), monitor)?;
         Ok((entries, outcome))
+    }
+
+    /// The files of a checkpoint of the work tree whose content the store has lost. The next capture reads
+    /// them anew. What git has, too, is looked for, and all else is read.
+    fn lost(
+        &self,
+        entries: &[Entry],
+        seen: &isolate::Kept,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<(RelPath, String)>> {
+        let files = || entries.iter().filter(|entry| entry.blob().is_some());
+        let (twice, once): (Vec<&Entry>, Vec<&Entry>) =
+            files().partition(|entry| seen.status.spares(&entry.path, false));
+        let access = self.enter(monitor)?;
+        let mut lost = HashSet::new();
+        for (entries, depth) in [(twice, Depth::Place), (once, Depth::Content)] {
+            let needed = entries.into_iter().filter_map(Entry::blob).collect();
+            lost.extend(capture::find_lost(&access, needed, depth, monitor)?);
+        }
+        let is_lost = |entry: &&Entry| entry.blob().is_some_and(|(hash, _)| lost.contains(&hash));
+        Ok(files().filter(is_lost).map(|it| (it.path.clone(), isolate::LOST.to_owned())).collect())
     }
 
     /// What is in the work tree, where a removal that was cut has held all of it: it has only taken things
@@ -414,10 +462,14 @@ impl Store {
             let is_same = |held: &Vec<Entry>| Entry::are_same_state(at(held, change.path()), now);
             change.kind == ChangeKind::Deleted || held.iter().any(is_same)
         };
-        if is_enough && found.problem_count == 0 && found.changes.iter().all(is_held) {
+        // Of a checkpoint that is known the comparison reads nothing.
+        let is_there = self.entries_if_there(kept, monitor)?.is_some();
+        let is_all = is_there && found.problem_count == 0 && found.changes.iter().all(is_held);
+        if is_enough && is_all {
             // What no checkpoint can hold is no change to it: it may have come since.
             let left = isolate::not_held(record, &entries, seen, options)?;
-            if left.is_empty() || options.discard {
+            let is_given_up = left.is_empty() || options.discard;
+            if is_given_up && self.lost(&entries, seen, monitor)?.is_empty() {
                 return Ok(Some(entries));
             }
         }
@@ -590,7 +642,8 @@ fn refuse_lost(path: &Path, left: &[(RelPath, String)], options: &RemoveOptions)
     Err(IsolationError::NotHeld { path: path.to_owned(), left: left.to_vec() }.into())
 }
 
-fn at<'a>(entries: &'a [Entry], path: &RelPath) -> Option<&'a Entry> {
+/// What a sorted list has of a path.
+pub(super) fn at<'a>(entries: &'a [Entry], path: &RelPath) -> Option<&'a Entry> {
     entries.binary_search_by(|entry| entry.path.cmp(path)).ok().map(|index| &entries[index])
 }
 

@@ -902,6 +902,28 @@ fn what_is_being_made_goes_when_the_making_is_stopped() {
     assert_eq!(words, "", "the filter is at work");
 }
 
+/// Beside the making of a work tree git counts what is changed in the checkout.
+#[test]
+fn nothing_of_git_goes_on_where_a_work_tree_cannot_be_made() {
+    let program = program();
+    let begun = program.root().join("begun");
+    let script = format!(
+        "case \"$*\" in *exclude,top*) trap 'sleep 0.4' TERM; echo $$ > {0}.part; \
+         mv {0}.part {0}; sleep 60; exit 1;; \
+         *worktree\\ add*) while [ ! -e {0} ]; do sleep 0.01; done; echo broken >&2; exit 128;; esac",
+        begun.display()
+    );
+    let git = git_that(&program, "*", &script);
+    let words = ["exec", "--worktree", "--", "true"];
+    let failed = run(program.command(words).env("PATH", git)).exits(125);
+    let counting = fs::read_to_string(begun).unwrap();
+    let counting = Pid::from_raw(counting.trim().parse().unwrap()).unwrap();
+    let is_left = kill_process_group(counting, Signal::KILL).is_ok();
+    assert!(failed.stderr.contains("broken"), "{}", failed.stderr);
+    assert!(!is_left, "git was at work");
+    assert_cleared(&program);
+}
+
 #[test]
 fn a_checkout_that_fails_in_the_middle_leaves_nothing() {
     let program = program();

@@ -607,3 +607,54 @@ fn of_a_removed_run_stays_what_leads_to_its_work_and_nothing_once_that_is_gone()
     assert!(program.run(["doctor"]).ok().stderr.is_empty());
     assert_eq!(program.run(["verify"]).ok().stderr, "");
 }
+
+/// Where refs are no files.
+#[test]
+fn runs_of_a_repository_with_reftables_are_made_and_removed() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let mut init = program.other("git");
+    init.args(["init", "-q", "--ref-format=reftable"]).arg(program.workspace());
+    let init = run(&mut init);
+    if init.code == 129 {
+        eprintln!("NOT TESTED: this git has no reftables");
+        return;
+    }
+    init.ok();
+    build(&program.workspace(), [(".gitignore", file("*.log\n")), ("a.txt", file("one\n"))]);
+    program.git(["add", "."]);
+    program.git(["commit", "-q", "-m", "first"]);
+    assert_eq!(program.git(["rev-parse", "--show-ref-format"]), "reftable");
+    let refs = || program.git(["for-each-ref", "refs/heads"]);
+    let before = refs();
+    for (code, words) in
+        [(3, &[][..]), (0, &["remove", "RUN", "--yes"]), (0, &["prune", "--older-than", "0s"])]
+    {
+        // Else a commit is that of an earlier run.
+        let named = words.first().unwrap_or(&"failed");
+        let script = format!(
+            "echo 1 > one; git add one; git commit -qm 'one {named}'; git checkout -q --detach HEAD~; \
+             git commit -q --allow-empty -m 'lone {named}'; git checkout -q -; \
+             echo staged > a.txt; git add a.txt; echo later > a.txt; echo new > new; exit {code}"
+        );
+        exec(&program, &[], &script).exits(code);
+        if code == 0 {
+            let (id, _) = only(&program);
+            let seen = &runs(&program, &[])[0];
+            assert_eq!((&seen["commits"], &seen["changed"]), (&1.into(), &2.into()));
+            let words = words.iter().map(|&word| if word == "RUN" { &id } else { word });
+            program.run(std::iter::once("worktree").chain(words)).ok();
+        }
+        assert_cleared(&program);
+        assert_eq!(refs(), before);
+        let removed = runs(&program, &["--removed"]).pop().unwrap();
+        let own = format!("refs/turnpoint/removed/{}", removed["run"].as_str().unwrap());
+        for (name, found) in [("branch:one", "1"), ("index:a.txt", "staged")] {
+            assert_eq!(program.git(["show", &format!("{own}/{name}")]), found);
+        }
+        let lone = program.git(["log", "--format=%s", "-1", &format!("{own}/log-1")]);
+        assert_eq!(lone, format!("lone {named}"));
+        assert_eq!(cat(&program, &removed["kept"], "new"), b"new\n");
+        assert_eq!(cat(&program, &removed["kept"], "a.txt"), b"later\n");
+    }
+    program.git(["fsck", "--no-dangling", "--no-progress"]);
+}

@@ -309,20 +309,26 @@ fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_adde
 
 #[test]
 fn what_git_was_told_not_to_look_at_stands_against_it_and_comes_once_that_is_taken_back() {
-    let checkout = Checkout::new([("d/a b", file("0")), ("c", file("0"))]);
-    let (id, _) = checkout.run(|top| fs::write(top.join("d/a b"), "1").unwrap());
-    git(&checkout.top, &["update-index", "--skip-worktree", "d/a b"]);
-    fs::remove_dir_all(checkout.top.join("d")).unwrap();
-    let told = format!(
-        "d/a b: git leaves it out here; `git -C {0} update-index --no-skip-worktree 'd/a b' && git -C {0} \
-         checkout -- 'd/a b'` brings it",
-        checkout.top.display()
-    );
-    assert_eq!(checkout.refused(id), [told]);
-    git(&checkout.top, &["update-index", "--no-skip-worktree", "d/a b"]);
-    git(&checkout.top, &["checkout", "--", "d/a b"]);
-    assert_eq!(checkout.bring(id).changed, 1);
-    assert_eq!(checkout.status(), " M \"d/a b\"");
+    // With the directory, in which nothing else is, and without.
+    for is_alone in [false, true] {
+        let checkout = Checkout::new([("d/a b", file("0")), ("c", file("0"))]);
+        let (id, _) = checkout.run(|top| fs::write(top.join("d/a b"), "1").unwrap());
+        git(&checkout.top, &["update-index", "--skip-worktree", "d/a b"]);
+        fs::remove_file(checkout.top.join("d/a b")).unwrap();
+        if !is_alone {
+            fs::remove_dir(checkout.top.join("d")).unwrap();
+        }
+        let told = format!(
+            "d/a b: git leaves it out here; `git -C {0} update-index --no-skip-worktree 'd/a b' && git -C {0} \
+             checkout -- 'd/a b'` brings it",
+            checkout.top.display()
+        );
+        assert_eq!(checkout.refused(id), [told]);
+        git(&checkout.top, &["update-index", "--no-skip-worktree", "d/a b"]);
+        git(&checkout.top, &["checkout", "--", "d/a b"]);
+        assert_eq!(checkout.bring(id).changed, 1);
+        assert_eq!(checkout.status(), " M \"d/a b\"");
+    }
 }
 
 #[test]
