@@ -44,7 +44,13 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
     }
     context.report_open_restore();
     let root = context.root()?;
-    let paths = target::paths(context, &root, [&arguments.path])?;
+    let Some(word) = &arguments.path else {
+        // In git it is what `list` is here.
+        return Err(Failure::own(Exit::Usage, "usage", "no path is named").hint(
+            "`turnpoint list` shows the checkpoints, `turnpoint log .` what each changed below this directory",
+        ));
+    };
+    let paths = target::paths(context, &root, [word])?;
     let path = paths.into_iter().next().unwrap_or_default();
     let session = match &arguments.session {
         Some(session) => target::session_name(session)?,

@@ -10,6 +10,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use turnpoint::clock::Timestamp;
 use turnpoint::compare::Change;
 use turnpoint::id::{CheckpointId, SessionName};
+use turnpoint::manifest::Trigger;
 use turnpoint::path::printable;
 use turnpoint::{CheckpointSummary, CompareOptions, Error, GoingBackError, ListQuery, Turn};
 use unicode_width::UnicodeWidthStr;
@@ -18,6 +19,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format::{self, shortened};
+use crate::cli::show;
 
 /// How many checkpoints are shown at one time.
 const ROWS_MAX: usize = 12;
@@ -123,7 +125,7 @@ fn choose(
     choices: Vec<Choice>,
     context: &mut Context,
 ) -> Outcome<Option<Choice>> {
-    let mut changes = HashMap::new();
+    let mut seen = HashMap::new();
     let mut list = List::new(question, choices);
     context.printer.flush()?;
     let terminal = Term::buffered_stdout();
@@ -133,10 +135,10 @@ fn choose(
         let rows = usize::from(height).saturating_sub(6).clamp(1, ROWS_MAX);
         list.scroll(rows);
         for place in list.visible(rows) {
-            look_at(&list.choices[place], &mut changes, context);
+            look_at(&list.choices[place], &mut seen, context);
         }
         let colors = context.printer.colors();
-        let lines = list.lines(rows, usize::from(width).max(20), &changes, colors);
+        let lines = list.lines(rows, usize::from(width).max(20), &seen, colors);
         for line in &lines {
             terminal.write_line(line)?;
         }
@@ -204,35 +206,46 @@ fn before(checkpoints: &[CheckpointSummary]) -> HashMap<CheckpointId, Checkpoint
     before
 }
 
-/// Which paths a choice is about.
-struct Changed {
-    count: u64,
-    /// The first of them.
-    named: String,
+/// What a line says beside what is known of its checkpoint already.
+struct Seen {
+    /// How many paths it is about.
+    changed: Option<u64>,
+    /// What tells which state that is, where it has no label: what a safety checkpoint was made before, else the
+    /// first paths that changed.
+    about: String,
 }
 
-impl Changed {
+impl Seen {
     fn of(changes: &[Change]) -> Self {
         let mut named: Vec<String> =
             changes.iter().take(NAMED_MAX).map(|it| it.path().to_string()).collect();
         if changes.len() > NAMED_MAX {
             named.push("…".to_owned());
         }
-        Self { count: changes.len() as u64, named: named.join(", ") }
+        Self { changed: Some(changes.len() as u64), about: named.join(", ") }
     }
 }
 
-/// Finds out which paths a choice is about. Only when it is shown: pages are read for it.
-fn look_at(choice: &Choice, changes: &mut HashMap<CheckpointId, Changed>, context: &mut Context) {
-    let Some((before, after)) = &choice.sides else { return };
+/// Looks at what a choice is about. Only when it is shown: a manifest and pages are read for it.
+fn look_at(choice: &Choice, seen: &mut HashMap<CheckpointId, Seen>, context: &mut Context) {
     let id = &choice.checkpoint.id;
-    if changes.contains_key(id) {
+    if seen.contains_key(id) {
         return;
     }
+    let mut found = Seen { changed: None, about: String::new() };
     // A checkpoint with a damaged page can still be chosen: the restore says what is wrong with it.
-    if let Ok(found) = context.store.compare(before, after, &CompareOptions::default(), &()) {
-        changes.insert(id.clone(), Changed::of(&found.changes));
+    if let Some((before, after)) = &choice.sides
+        && let Ok(compared) = context.store.compare(before, after, &CompareOptions::default(), &())
+    {
+        found = Seen::of(&compared.changes);
     }
+    if choice.checkpoint.trigger == Trigger::PRE_RESTORE.as_str()
+        && let Some(restore) =
+            context.store.show(id, &()).ok().and_then(|shown| shown.manifest.restore)
+    {
+        found.about = show::before(&restore);
+    }
+    seen.insert(id.clone(), found);
 }
 
 /// What is shown, and where in it the person is.
@@ -320,7 +333,7 @@ impl List {
         &self,
         rows: usize,
         width: usize,
-        changes: &HashMap<CheckpointId, Changed>,
+        seen: &HashMap<CheckpointId, Seen>,
         colors: bool,
     ) -> Vec<String> {
         let room = width - 1;
@@ -331,17 +344,18 @@ impl List {
             let Choice { checkpoint: it, turn, .. } = &self.choices[*place];
             let mut cells: Vec<String> = turn.iter().map(ToString::to_string).collect();
             cells.extend([it.id.to_string(), format::age(it.created_at, now)]);
+            let seen = seen.get(&it.id);
             if is_wide {
-                cells
-                    .push(changes.get(&it.id).map_or(String::new(), |it| format::number(it.count)));
+                let changed = seen.and_then(|seen| seen.changed);
+                cells.push(changed.map_or(String::new(), format::number));
             }
             let of_trigger = if is_wide { usize::MAX } else { TRIGGER_IN_SHORT };
             cells.extend((!of_turns).then(|| shortened(&it.trigger, of_trigger)));
-            // Where nobody has said what it is, what changed tells it best.
-            cells.push(match (&it.label, changes.get(&it.id)) {
+            let about = seen.map(|seen| &seen.about).filter(|about| !about.is_empty());
+            cells.push(match (&it.label, about) {
                 (Some(label), _) => printable(label.as_bytes()),
-                (None, Some(changed)) if changed.count > 0 => format!("[{}]", changed.named),
-                (None, _) => String::new(),
+                (None, Some(about)) => format!("[{about}]"),
+                (None, None) => String::new(),
             });
             cells
         };
@@ -349,7 +363,7 @@ impl List {
         header.push("AGE");
         header.extend(is_wide.then_some("CHANGED"));
         header.extend((!of_turns).then_some("TRIGGER"));
-        header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [CHANGED]" });
+        header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [WHAT]" });
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();
         let widths: Vec<usize> = header
             .iter()

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
-use turnpoint::manifest::{CheckpointRef, Coverage, GitState, Manifest, RestoreVerb, Tracked};
+use turnpoint::manifest::{
+    CheckpointRef, Coverage, GitState, Manifest, RestoreRecord, RestoreVerb, Tracked,
+};
 use turnpoint::path::{printable, shell_path, shell_word};
 use turnpoint::{CheckpointSummary, ShownCheckpoint};
 
@@ -144,14 +146,7 @@ fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
         row("git", git_state(git));
     }
     if let Some(restore) = &manifest.restore {
-        let what = match restore.verb {
-            RestoreVerb::Restore => "what was there before a restore of",
-            RestoreVerb::Undo => "what was there before an undo of the restore saved in",
-            RestoreVerb::Revert => "what was there before a revert of",
-            RestoreVerb::Apply => "what was there before a run was applied, which had left",
-            RestoreVerb::Redo => "what was there before a redo of the undo saved in",
-        };
-        row("holds", format!("{what} {}", restore.target.id));
+        row("holds", format!("what was there {}", before(restore)));
     }
     let counts = &manifest.counts;
     row("files", format::number(counts.files_observed));
@@ -209,4 +204,16 @@ fn limits(manifest: &Manifest) -> String {
     };
     let mounts = if scope.cross_mounts { ", other file systems entered" } else { "" };
     format!("{file} a file, {total}{mounts}")
+}
+
+/// Before what a safety checkpoint was made.
+pub(crate) fn before(restore: &RestoreRecord) -> String {
+    let what = match restore.verb {
+        RestoreVerb::Restore => "before a restore of",
+        RestoreVerb::Undo => "before an undo of the restore saved in",
+        RestoreVerb::Revert => "before a revert of",
+        RestoreVerb::Apply => "before a run was applied, which had left",
+        RestoreVerb::Redo => "before a redo of the undo saved in",
+    };
+    format!("{what} {}", restore.target.id)
 }

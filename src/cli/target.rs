@@ -65,7 +65,15 @@ fn what_it_is(word: &str, directory: &Path) -> Option<String> {
             "it is a path here, and {before}, as in `latest {path}`; `turnpoint list` shows what there is"
         ));
     }
-    if word.contains('/') && !word.contains(':') {
+    // As git has it: a revision, a colon, a path.
+    if let Some((checkpoint, path)) = word.rsplit_once(':')
+        && checkpoint.parse::<Spec>().is_ok()
+        && !path.is_empty()
+    {
+        let (checkpoint, path) = (shell_word(checkpoint), shell_path(path));
+        return Some(format!("a path is a word of its own, as in `{checkpoint} {path}`"));
+    }
+    if word.contains('/') {
         return Some(format!("{before}; `turnpoint log {path}` shows which have one that is gone"));
     }
     let session = SessionName::new(word).ok()?;

@@ -1,9 +1,12 @@
 //! What to do about each error.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::Error;
 use super::system::{FREE_SOME_SPACE, hint_of_system};
-use crate::id::Seq;
-use crate::path::shell_word;
+use crate::id::{CheckpointId, Seq};
+use crate::path::{RelPath, shell_path, shell_word};
 
 impl Error {
     /// What to do next, as one sentence without a final period; `None` where the error says it all.
@@ -97,8 +100,8 @@ impl Error {
             Self::NoSpace { .. } => FREE_SOME_SPACE.to_owned(),
             Self::Io { source, .. } => hint_of_system(source)?.to_owned(),
             Self::Index { source, .. } => hint_of_system(source.downcast_ref()?)?.to_owned(),
-            Self::PathNotFound { checkpoint, .. } => {
-                format!("`turnpoint ls {}` shows what it holds", checkpoint.shell_word())
+            Self::PathNotFound { checkpoint, path, omitted } => {
+                not_held(checkpoint, path, omitted.is_some())
             }
             Self::Query(error) => error.hint(),
             Self::GoingBack(error) => error.hint()?,
@@ -109,6 +112,16 @@ impl Error {
         };
         Some(text)
     }
+}
+
+/// What a checkpoint holds, and where else the name is, unless this one has it without its content.
+fn not_held(checkpoint: &CheckpointId, path: &RelPath, is_there: bool) -> String {
+    let holds = format!("`turnpoint ls {}` shows what it holds", checkpoint.shell_word());
+    if is_there {
+        return holds;
+    }
+    let name = shell_path(OsStr::from_bytes(path.name()));
+    format!("{holds}, `turnpoint find {name}` where such a name is")
 }
 
 fn listed(words: impl Iterator<Item = String>) -> String {

@@ -75,6 +75,8 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["rewind", "0"], "a number from 1 on is expected"),
         (&["rewind", "s:0"], "`turnpoint restore` goes back to a checkpoint"),
         (&["restore", "src/gone"], "`turnpoint log src/gone` shows which have one that is gone"),
+        (&["cat", "s:0:a.txt"], "a path is a word of its own, as in `s:0 a.txt`"),
+        (&["log"], "`turnpoint list` shows the checkpoints, `turnpoint log .` what each"),
         (&["show", "s"], "`latest` is the newest, `s:latest` that of a session"),
         (&["list", "-n", "x"], "a number from 1 on is expected"),
         (&["prune", "--keep", "x"], "a number is expected"),

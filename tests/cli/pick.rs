@@ -98,7 +98,7 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
     assert_eq!(lines[0], "Restore which checkpoint?");
     assert!(lines[1].starts_with("Enter shows its plan, q or Esc leaves"), "{wide}");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
-    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL,", "OR", "[CHANGED]"]);
+    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL,", "OR", "[WHAT]"]);
     assert!(lines[3].starts_with("> t:0 ") && lines[3].contains(" manual "), "{wide}");
     let at_changed = |line: usize| {
         let changed = lines[2].find("CHANGED").unwrap();
@@ -119,6 +119,10 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
     assert!(narrow.lines().nth(3).unwrap().contains(" manual "), "{narrow}");
     // What can be pressed is not cut.
     assert_eq!(narrow.lines().nth(1).unwrap().trim_end(), "Enter: plan, q: leave, type: filter");
+    // What a restore saved says before which one that was.
+    program.run(["restore", "s:1", "--session", "saved", "--yes"]).ok();
+    let saved = typed(&program, "80", &["q"], "", &["--session", "saved"]).exits(3).stdout;
+    assert!(saved.lines().nth(3).unwrap().ends_with("[before a restore of s:1]"), "{saved}");
 }
 
 /// Turns of `s`, the last of which has no end.

@@ -173,8 +173,8 @@ fn what_is_to_be_typed_can_be_pasted_whatever_is_in_a_name() {
         &program.run(["rewind", "9", "--session", session]).exits(2).stderr,
         &[("list", 0)],
     );
-    let missing = program.run(["cat", &named(0), "none"]).exits(2).stderr;
-    paste(&program, &missing, &[("ls", 0)]);
+    let missing = program.run(["cat", &named(0), "it's gone"]).exits(2).stderr;
+    paste(&program, &missing, &[("ls", 0), ("find", 0)]);
     let mut below = program.command(["cat", &named(0), "."]);
     let directory = run(below.current_dir(program.workspace().join("my dir"))).exits(2).stderr;
     assert!(directory.contains("../my dir'` lists it"), "seen from there: {directory}");

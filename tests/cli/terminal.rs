@@ -211,12 +211,13 @@ fn a_refusal_fits_the_terminal_and_its_commands_are_in_one_piece() {
         fs::write(program.workspace().join("a.txt"), content).unwrap();
         program.run(["capture", "--session", "s"]).ok();
     }
-    let revert = ["revert", "s:1", "--yes", "--color", "never"];
+    // With a place that makes them long.
+    let root = fs::canonicalize(program.workspace()).unwrap();
+    let revert = ["-C", root.to_str().unwrap(), "revert", "s:1", "--yes", "--color", "never"];
     let shown = on_terminal(&program, "40", "", "", &revert).exits(3).stdout;
     let is_long = |line: &&str| line.chars().count() > 40 && !line.contains('`');
     assert_eq!(shown.lines().find(is_long), None, "{shown}");
     assert!(shown.contains("\n  a.txt: the same lines were changed\n      since, or"), "{shown}");
-    let root = fs::canonicalize(program.workspace()).unwrap();
     let diff = format!("`turnpoint diff -C {} s:0 s:1 -p -- a.txt`", root.display());
     let revert = format!("`turnpoint revert -C {} s:1 PATH...`", root.display());
     for command in [diff, revert] {

@@ -63,6 +63,7 @@ pub(crate) struct DiffArguments {
 /// Of a directory: what changed below it. The first checkpoint of a session adds everything it holds;
 /// each other is compared with the one before it. A rename is a deletion and an addition here.
 #[derive(Debug, Args)]
+#[command(override_usage = "turnpoint log [OPTIONS] PATH")]
 #[command(after_help = "Examples:\n  \
                         turnpoint log src/main.rs\n  \
                         turnpoint log src --session fix-login --json\n  \
@@ -70,7 +71,7 @@ pub(crate) struct DiffArguments {
 pub(crate) struct LogArguments {
     /// A file or a directory, as seen from here
     #[arg(value_name = "PATH")]
-    pub(crate) path: OsString,
+    pub(crate) path: Option<OsString>,
     /// The session [default: that of the settings, else the newest of this workspace]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
