@@ -277,7 +277,7 @@ impl Store {
     ) -> Result<Option<Vec<Entry>>> {
         match self.entries(id, &RelPath::root(), monitor) {
             Err(error) if is_lost(&error) => {
-                // So a capture stores what was lost of it again.
+                // So a capture looks for all that the one before it has, and stores again what was lost.
                 capture::remember(&self.enter(monitor)?, &error)?;
                 Ok(None)
             }
