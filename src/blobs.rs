@@ -241,18 +241,31 @@ impl Blobs {
         size: u64,
         stored_size: Option<u64>,
     ) -> Result<Presence> {
-        let sought = self.seek(hash, |place| {
-            let stored = place.stored_size;
-            Ok::<_, Error>(match (declared_size(&place.frame), stored_size) {
-                (Err(reason), _) => Tried::Wrong(reason),
-                (Ok(declared), _) if declared != size => Tried::Wrong(other_size(declared, size)),
-                (Ok(_), Some(expected)) if expected != stored => Tried::Wrong(format!(
-                    "its file has {stored} bytes where {expected} are expected"
-                )),
-                (Ok(_), _) => Tried::Good(stored),
-            })
-        })?;
+        let sought =
+            self.seek(hash, |place| Ok::<_, Error>(declares(&place, size, stored_size)))?;
         Ok(presence(sought))
+    }
+
+    /// As [`Blobs::look`], once, and in packs that the caller has listed since the hash was pinned: for those
+    /// who look for what is mostly not there. What moves into a pack meanwhile may be taken for absent, and is
+    /// then written a second time.
+    ///
+    /// # Cost
+    /// Where there is none, one failed open.
+    pub(crate) fn look_once(
+        &self,
+        hash: BlobHash,
+        size: u64,
+        packs: &PackList,
+    ) -> Result<Presence> {
+        let mut wrong = None;
+        let mut each = |place: Place<'_>| Ok::<_, Error>(declares(&place, size, None));
+        let loose = self.seek_loose(hash, &mut each, &mut wrong)?;
+        let good = match loose {
+            None => seek_packed(packs, hash, true, &mut each, &mut wrong)?,
+            good => good,
+        };
+        Ok(presence(good.map_or_else(|| sought_in_vain(wrong), Sought::Good)))
     }
 
     /// Reads all of a blob and compares it with its name, and with `size` where that is known.
@@ -372,16 +385,8 @@ impl Blobs {
             return Ok(Sought::Good(good));
         }
         for is_again in [false, true] {
-            match self.find_loose(hash)? {
-                Found::File(file, stat) => {
-                    let frame = Section::whole(&file, stat.size);
-                    match each(Place { frame, stored_size: stat.size })? {
-                        Tried::Good(good) => return Ok(Sought::Good(good)),
-                        Tried::Wrong(reason) => wrong = Some(reason),
-                    }
-                }
-                Found::Absent => {}
-                Found::Wrong(reason) => wrong = Some(reason),
+            if let Some(good) = self.seek_loose(hash, &mut each, &mut wrong)? {
+                return Ok(Sought::Good(good));
             }
             let packs = match &known {
                 Some(_) if !is_again => continue,
@@ -392,7 +397,28 @@ impl Blobs {
                 return Ok(Sought::Good(good));
             }
         }
-        Ok(wrong.map_or(Sought::Absent, Sought::Wrong))
+        Ok(sought_in_vain(wrong))
+    }
+
+    /// As [`Blobs::seek`], in the loose blob's place alone.
+    fn seek_loose<T, E: From<Error>>(
+        &self,
+        hash: BlobHash,
+        each: &mut impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
+        wrong: &mut Option<String>,
+    ) -> Result<Option<T>, E> {
+        match self.find_loose(hash)? {
+            Found::File(file, stat) => {
+                let frame = Section::whole(&file, stat.size);
+                match each(Place { frame, stored_size: stat.size })? {
+                    Tried::Good(good) => return Ok(Some(good)),
+                    Tried::Wrong(reason) => *wrong = Some(reason),
+                }
+            }
+            Found::Absent => {}
+            Found::Wrong(reason) => *wrong = Some(reason),
+        }
+        Ok(None)
     }
 
     /// Opens what is in a loose blob's place.
@@ -655,6 +681,23 @@ fn declared_size(frame: &Section<'_>) -> Result<u64, String> {
     let mut header = [0; frame::HEADER_BYTES_MAX];
     let filled = frame.peek(&mut header).map_err(|error| format!("it cannot be read: {error}"))?;
     frame::declared_size(&header[..filled])
+}
+
+/// Whether a frame declares just that size, and is as long as it should be, where that is known.
+fn declares(place: &Place<'_>, size: u64, stored_size: Option<u64>) -> Tried<u64> {
+    let stored = place.stored_size;
+    match (declared_size(&place.frame), stored_size) {
+        (Err(reason), _) => Tried::Wrong(reason),
+        (Ok(declared), _) if declared != size => Tried::Wrong(other_size(declared, size)),
+        (Ok(_), Some(expected)) if expected != stored => {
+            Tried::Wrong(format!("its file has {stored} bytes where {expected} are expected"))
+        }
+        (Ok(_), _) => Tried::Good(stored),
+    }
+}
+
+fn sought_in_vain<T>(wrong: Option<String>) -> Sought<T> {
+    wrong.map_or(Sought::Absent, Sought::Wrong)
 }
 
 fn presence(sought: Sought<u64>) -> Presence {

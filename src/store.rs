@@ -18,6 +18,7 @@ mod history;
 mod interrupted;
 mod into;
 mod isolating;
+mod left;
 mod log;
 mod merging;
 mod offering;

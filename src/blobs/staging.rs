@@ -122,7 +122,7 @@ impl<'a> Staging<'a> {
     /// # Errors
     /// [`crate::Error::Io`].
     pub(crate) fn put<T: AsRef<[u8]>>(&self, content: &Hashed<T>) -> Result<()> {
-        self.put_by(content, |gathered| self.gather(gathered))
+        self.put_by(content, |frame| self.gather(frame))
     }
 
     /// As [`Staging::put`], in a file of its own as long as not everything goes into packs: what is wrong
@@ -134,7 +134,7 @@ impl<'a> Staging<'a> {
     fn put_by<T: AsRef<[u8]>>(
         &self,
         content: &Hashed<T>,
-        put: impl FnOnce(Frame<'_>) -> Result<()>,
+        stage: impl FnOnce(Frame<'_>) -> Result<()>,
     ) -> Result<()> {
         let (hash, content) = (content.hash(), content.content());
         if self.is_staged(hash) {
@@ -144,7 +144,7 @@ impl<'a> Staging<'a> {
             if self.survey.get().is_some() {
                 return self.put_in_pack(hash, bytes);
             }
-            put(Frame { hash, size: content.len() as u64, bytes: bytes.into() })
+            stage(Frame { hash, size: content.len() as u64, bytes: bytes.into() })
         };
         frame::compress(content, put).at("compress", self.blobs.tmp.path())?
     }
@@ -163,7 +163,7 @@ impl<'a> Staging<'a> {
         let is_small = frame.bytes.len() as u64 <= limits::CONSOLIDATED_BYTES_MAX;
         let mut packing = self.packing();
         let waiting = match &mut packing.gathering {
-            Gathering::Packing if is_small => {
+            Gathering::IntoPack if is_small => {
                 return self.put_in(&mut packing, frame.hash, &frame.bytes);
             }
             Gathering::Waiting(waiting) if is_small => waiting,
@@ -179,13 +179,14 @@ impl<'a> Staging<'a> {
         if waiting.len() < rules.gather_from {
             return Ok(());
         }
+        let are_crowded = self.blobs.packs.remembered()?.are_crowded(rules);
         let waiting = mem::take(waiting);
-        if self.blobs.packs.remembered()?.are_crowded(rules) {
+        if are_crowded {
             packing.gathering = Gathering::Off;
             drop(packing);
             return waiting.iter().try_for_each(|frame| self.put_frame(frame));
         }
-        packing.gathering = Gathering::Packing;
+        packing.gathering = Gathering::IntoPack;
         let mut waiting = waiting.iter();
         waiting.try_for_each(|frame| self.put_in(&mut packing, frame.hash, &frame.bytes))
     }
@@ -294,7 +295,6 @@ impl<'a> Staging<'a> {
         if let Some(open) = packing.open.take() {
             packing.finish(open)?;
         }
-        packing.wait()?;
         let (tmp, mut hashes) = {
             let state = self.state();
             (state.dir.clone(), state.temps.keys().copied().collect::<Vec<_>>())
@@ -304,6 +304,8 @@ impl<'a> Staging<'a> {
         let packs = needs_packs.then(|| self.blobs.packs.dir()).transpose()?;
         if let Some(tmp) = tmp {
             self.sync_temps(&tmp)?;
+            // Beside these.
+            packing.wait()?;
             if let Some(packs) = &packs {
                 publish_packs(&mut packing, packs, &mut published)?;
             }

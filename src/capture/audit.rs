@@ -39,8 +39,8 @@ const NAME: &str = "audited";
 /// # Errors
 /// [`Error::Cancelled`]; where the index cannot be asked.
 ///
-/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file,
-/// its writing where packs came since, and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
+/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file
+/// and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
 /// open and one short read for each content.
 pub(crate) fn audit(
     access: &Access,
@@ -48,28 +48,15 @@ pub(crate) fn audit(
     base: &Base,
     monitor: &dyn Monitor,
 ) -> Result<()> {
-    let place = access.workspaces.directory(workspace);
     // The packs before the looks: one that goes meanwhile is noticed the next time.
     let packs = access.blobs.pack_lengths()?;
     let mut known: BTreeMap<BlobHash, BlobState> =
         access.index.read("list lost blobs", |tx| tx.lost_blobs())?.into_iter().collect();
-    let reasons = reasons(access, &known);
-    let remember = |reasons, packs| {
-        // Not written, it is done again.
-        let dir = Dir::open(&place);
-        let text = encode(reasons, packs);
-        drop(dir.and_then(|dir| disk::replace(&dir, NAME.as_bytes(), &text, &access.tmp)));
-    };
-    let text = disk::read_small(&place.join(NAME), limits::SMALL_FILE_BYTES_MAX).ok().flatten();
-    let audited = text.and_then(|text| audited_packs(&text, reasons));
+    let audited = read_audited(access, workspace, &known);
     let root = (base.tree.root, base.tree.root_size);
-    if let Some(audited) = audited
-        && audited.iter().all(|(id, bytes)| packs.get(id) == Some(bytes))
+    if audited.is_some_and(|audited| are_among(&audited, &packs))
         && (known.contains_key(&root.0) || matches!(look_at(access, root, None), Ok(None)))
     {
-        if audited.len() < packs.len() {
-            remember(reasons, &packs);
-        }
         return Ok(());
     }
     let Findings { lost, unread } = look_at_all(access, workspace, base, monitor)?;
@@ -83,8 +70,53 @@ pub(crate) fn audit(
     }
     // Not what is known to be lost by now: what another process found meanwhile was not looked for.
     known.extend(lost);
-    remember(self::reasons(access, &known), &packs);
+    write_audited(access, workspace, &known, &packs);
     Ok(())
+}
+
+/// Remembers, once a capture stands, the packs that there are by now: it relies on those that it has added
+/// and on those in which it found something. The next audit misses them when they are gone.
+///
+/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file, and
+/// its writing where packs came.
+pub(super) fn note_packs(access: &Access, workspace: WorkspaceId) -> Result<()> {
+    let packs = access.blobs.pack_lengths()?;
+    let known = access.index.read("list lost blobs", |tx| tx.lost_blobs())?.into_iter().collect();
+    let Some(audited) = read_audited(access, workspace, &known) else { return Ok(()) };
+    if audited.len() < packs.len() && are_among(&audited, &packs) {
+        write_audited(access, workspace, &known, &packs);
+    }
+    Ok(())
+}
+
+/// Packs, and how long each is in bytes.
+type Packs = BTreeMap<PackId, u64>;
+
+fn are_among(audited: &Packs, packs: &Packs) -> bool {
+    audited.iter().all(|(id, bytes)| packs.get(id) == Some(bytes))
+}
+
+/// The packs that there were at the last look; `None` where there is reason to look again.
+fn read_audited(
+    access: &Access,
+    workspace: WorkspaceId,
+    known: &BTreeMap<BlobHash, BlobState>,
+) -> Option<Packs> {
+    let place = access.workspaces.directory(workspace).join(NAME);
+    let text = disk::read_small(&place, limits::SMALL_FILE_BYTES_MAX).ok()??;
+    decode(&text, reasons(access, known))
+}
+
+/// Not written, the look is done again.
+fn write_audited(
+    access: &Access,
+    workspace: WorkspaceId,
+    known: &BTreeMap<BlobHash, BlobState>,
+    packs: &Packs,
+) {
+    let dir = Dir::open(&access.workspaces.directory(workspace));
+    let text = encode(reasons(access, known), packs);
+    drop(dir.and_then(|dir| disk::replace(&dir, NAME.as_bytes(), &text, &access.tmp)));
 }
 
 /// What looking for all blobs of a checkpoint came to.
@@ -214,7 +246,7 @@ const REASONS_BYTES: usize = 32;
 /// The id of a pack and its length.
 const PACK_BYTES: usize = 16 + 8;
 
-fn encode(reasons: [u8; REASONS_BYTES], packs: &BTreeMap<PackId, u64>) -> Vec<u8> {
+fn encode(reasons: [u8; REASONS_BYTES], packs: &Packs) -> Vec<u8> {
     let mut text = reasons.to_vec();
     for (id, bytes) in packs {
         text.extend_from_slice(&id.to_bytes());
@@ -223,8 +255,8 @@ fn encode(reasons: [u8; REASONS_BYTES], packs: &BTreeMap<PackId, u64>) -> Vec<u8
     text
 }
 
-/// The packs that there were at the last look; `None` where there is reason to look again.
-fn audited_packs(text: &[u8], reasons: [u8; REASONS_BYTES]) -> Option<BTreeMap<PackId, u64>> {
+/// The reverse of [`encode`]; `None` where the reasons are others.
+fn decode(text: &[u8], reasons: [u8; REASONS_BYTES]) -> Option<Packs> {
     let packs = text.strip_prefix(&reasons)?;
     let (packs, rest) = packs.as_chunks::<PACK_BYTES>();
     rest.is_empty().then(|| {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::access::Access;
 use crate::access::OpenWorkspace;
-use crate::blobs::{Presence, Published, PutOutcome, Staging};
+use crate::blobs::{PackList, Presence, Published, PutOutcome, Staging};
 use crate::capture::Observation;
 use crate::capture::audit::remember;
 use crate::capture::content::{self, ReadFile};
@@ -297,9 +297,10 @@ impl Reader<'_> {
                 storing.operation.pin_all()?;
                 storing.staging.use_packs()?;
             }
+            let packs = self.packs()?;
             let one = |&index: &usize| {
                 let read = self.read(&slots[index])?;
-                self.store(read, &slots[index]).map(|outcome| (index, outcome))
+                self.store(read, &slots[index], &packs).map(|outcome| (index, outcome))
             };
             return pool.install(|| to_read.par_iter().map(one).collect());
         }
@@ -314,15 +315,21 @@ impl Reader<'_> {
                     read.iter().filter_map(|(_, read)| hash_of(read)).collect();
                 operation.pin(&hashes)?;
             }
+            let packs = self.packs()?;
             let stored: Vec<(usize, ReadOutcome)> = pool.install(|| {
                 let one = |(index, read): (usize, ReadFile)| {
-                    self.store(read, &slots[index]).map(|outcome| (index, outcome))
+                    self.store(read, &slots[index], &packs).map(|outcome| (index, outcome))
                 };
                 read.into_par_iter().map(one).collect::<Result<_>>()
             })?;
             outcomes.extend(stored);
         }
         Ok(outcomes)
+    }
+
+    /// The packs as they are now, where content is to be kept.
+    fn packs(&self) -> Result<PackList> {
+        self.storing.map_or_else(|| Ok(PackList::default()), |_| self.access.blobs.packs())
     }
 
     fn read(&self, slot: &Slot) -> Result<ReadFile> {
@@ -332,7 +339,8 @@ impl Reader<'_> {
         content::read_file(&self.open.dir, &slot.path, limit_bytes, self.monitor)
     }
 
-    fn store(&self, read: ReadFile, slot: &Slot) -> Result<ReadOutcome> {
+    /// `packs`: those that there are since what was read is pinned.
+    fn store(&self, read: ReadFile, slot: &Slot, packs: &PackList) -> Result<ReadOutcome> {
         let outcome = match read {
             ReadFile::Vanished => {
                 ReadOutcome { result: ReadResult::Vanished, stat: None, bytes_read: 0 }
@@ -343,7 +351,7 @@ impl Reader<'_> {
             ReadFile::Content { content, stat, unstable } => {
                 let (hash, size) = (content.hash(), content.content().len() as u64);
                 if let Some(Storing { staging, .. }) = self.storing {
-                    put_if_absent(self.access, staging, self.lost, &content)?;
+                    put_if_absent(self.access, staging, packs, self.lost, &content)?;
                 }
                 content::give_back(content.into_content());
                 let result = ReadResult::Hashed { hash, size, unstable };
@@ -403,10 +411,12 @@ impl Reader<'_> {
     }
 }
 
-/// Looks whether the store has the content, and stages it if not. The hash has been pinned by now.
+/// Looks whether the store has the content, and stages it if not. The hash was pinned before `packs` were
+/// listed.
 fn put_if_absent(
     access: &Access,
     staging: &Staging<'_>,
+    packs: &PackList,
     lost: &HashSet<BlobHash>,
     content: &Hashed<Vec<u8>>,
 ) -> Result<()> {
@@ -418,7 +428,7 @@ fn put_if_absent(
     if staging.is_known_absent(hash) {
         return staging.put(content);
     }
-    match access.blobs.look(hash, content.content().len() as u64, None)? {
+    match access.blobs.look_once(hash, content.content().len() as u64, packs)? {
         Presence::Present { .. } => {
             // Another process may have published it a moment ago, its name not durable yet.
             staging.reuse(hash);
@@ -552,13 +562,14 @@ pub(super) fn store_pages(
     built.dedup_by_key(|page| page.reference.hash);
     let hashes: Vec<BlobHash> = built.iter().map(|page| page.reference.hash).collect();
     operation.pin(&hashes)?;
+    let packs = access.blobs.packs()?;
     let put = |page: manifest::EncodedPage| {
         let text = Hashed::new(page.text);
         if is_unreadable {
             // Where one page is damaged others may be, and a look does not tell.
             return staging.put_anew(&text);
         }
-        put_if_absent(access, &staging, lost, &text)
+        put_if_absent(access, &staging, &packs, lost, &text)
     };
     if built.len() > PAGES_IN_PARALLEL_ABOVE {
         threads::pool("pages")?.install(|| built.into_par_iter().try_for_each(put))?;

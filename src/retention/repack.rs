@@ -6,8 +6,8 @@
 //! removed with it, so that is decided as in a sweep: under the index's write lock, by rows and pins,
 //! and the pack is unlinked in the same transaction.
 //!
-//! One pack is written at a time, so this needs the room of one pack, [`Packing::pack_bytes_max`], and
-//! leaves things as they are where there is less.
+//! One pack is written at a time. Where there is no room for one, [`Packing::pack_bytes_max`], as many packs
+//! are written anew together as there is room for what is needed of them, and loose blobs stay.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -146,17 +146,23 @@ pub(super) fn repack(
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
 ) -> Result<()> {
-    // A capture that protects everything is at work: nothing would be freed, and it writes packs.
+    // A capture that protects everything is at work: nothing would be freed.
     if access.index.read("list operations", |tx| tx.operations())?.iter().any(|row| row.pin_all) {
         return Ok(());
     }
-    if disk::available_bytes(&access.tmp)?
-        < access.blobs.packing().pack_bytes_max + limits::DISK_FLOOR_BYTES
-    {
-        return rewrite(access, before, Room::None, effort, monitor, outcome);
+    rewrite(access, before, effort, monitor, outcome)?;
+    if room_bytes(access)? < access.blobs.packing().pack_bytes_max {
+        return Ok(());
     }
-    rewrite(access, before, Room::ForOnePack, effort, monitor, outcome)?;
     consolidate(access, before, effort, monitor, outcome)
+}
+
+/// How much may be written at a time, in bytes: a pack where there is room for it, and else half of what there
+/// is, since writing anew what is needed of some packs gives back the rest of them.
+fn room_bytes(access: &Access) -> Result<u64> {
+    let available = disk::available_bytes(&access.tmp)?;
+    let room = available.saturating_sub(limits::DISK_FLOOR_BYTES).max(available / 2);
+    Ok(room.min(access.blobs.packing().pack_bytes_max))
 }
 
 /// How much is done at a time.
@@ -168,18 +174,9 @@ pub(crate) enum Effort {
     One,
 }
 
-/// Whether a pack can be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
-    ForOnePack,
-    /// Only packs that nothing needs can go.
-    None,
-}
-
 fn rewrite(
     access: &Access,
     before: Timestamp,
-    room: Room,
     effort: Effort,
     monitor: &dyn Monitor,
     outcome: &mut SweepOutcome,
@@ -188,21 +185,25 @@ fn rewrite(
     let worth: HashSet<usize> =
         worth_rewriting(&sizes(&uses), access.blobs.packing()).into_iter().collect();
     let mut at = 0;
-    uses.retain(|used| {
+    uses.retain(|_| {
         at += 1;
-        worth.contains(&(at - 1)) && (room == Room::ForOnePack || used.live.is_empty())
+        worth.contains(&(at - 1))
     });
-    let packing = access.blobs.packing();
-    let mut group: Vec<PackUse> = Vec::new();
+    let mut room = room_bytes(access)?;
+    let (mut group, mut bytes): (Vec<PackUse>, u64) = (Vec::new(), 0);
     for used in uses {
-        let bytes = group.iter().map(PackUse::live_bytes).sum::<u64>();
-        if !group.is_empty() && bytes + used.live_bytes() > packing.pack_bytes_max {
+        if !group.is_empty() && bytes + used.live_bytes() > room {
             if effort == Effort::One {
                 break;
             }
             rewrite_group(access, std::mem::take(&mut group), monitor, outcome)?;
+            (room, bytes) = (room_bytes(access)?, 0);
         }
-        group.push(used);
+        // What does not fit stays until there is more room; one that nothing needs takes none.
+        if used.live_bytes() <= room || room == access.blobs.packing().pack_bytes_max {
+            bytes += used.live_bytes();
+            group.push(used);
+        }
     }
     if group.is_empty() { Ok(()) } else { rewrite_group(access, group, monitor, outcome) }
 }

@@ -66,6 +66,8 @@ pub(super) struct Merge {
     pub(super) base: CheckpointId,
     /// What is brought in.
     pub(super) theirs: Target,
+    /// Other checkpoints that say what theirs is.
+    pub(super) through: Vec<CheckpointId>,
     /// Where they differ, in order of path: `before` is theirs, `after` the base.
     changes: Vec<Difference>,
     /// What was asked for: all where empty.
@@ -192,7 +194,7 @@ impl Merge {
         changes: Vec<Difference>,
         paths: &[RelPath],
     ) -> Self {
-        Self { purpose, base, theirs, changes, paths: paths.to_vec() }
+        Self { purpose, base, theirs, through: Vec::new(), changes, paths: paths.to_vec() }
     }
 
     /// What a revert compared its checkpoint with.
@@ -419,7 +421,7 @@ impl Sides<'_> {
         if let Some(Storing { operation, staging }) = storing {
             // Pinned before it is published, as all content: a sweep beside this leaves it alone.
             operation.pin(&[hash])?;
-            staging.put(&content)?;
+            staging.put_anew(&content)?;
         }
         let mtime_ns = match ours.kind {
             EntryKind::File { mtime_ns, .. } => mtime_ns,

@@ -353,22 +353,26 @@ const SWEEP_EVERY_IF_TIGHT: Duration = Duration::from_mins(10);
 /// After a capture: sweeps if the last sweep is as long ago as it may be and no other runs.
 pub(super) fn sweep_if_due(access: &Access, is_tight: bool, monitor: &dyn Monitor) -> Result<()> {
     let Some(mut every) = access.upkeep.sweep_every else { return Ok(()) };
-    if is_tight || access.blobs.are_packs_crowded() {
-        every = every.min(SWEEP_EVERY_IF_TIGHT);
+    let if_tight = every.min(SWEEP_EVERY_IF_TIGHT);
+    if is_tight {
+        every = if_tight;
     }
     let file = access.layout.sweep_lock();
-    let is_due = match disk::modified_ns(&file)? {
-        // A new store has nothing to sweep; its first sweep is due in so long.
-        None => {
-            drop(disk::try_lock(&file, LockKind::Exclusive)?);
-            false
-        }
-        Some(last_ns) => Timestamp::from_ns(last_ns).until(Timestamp::now()) >= every,
+    // A new store has nothing to sweep; its first sweep is due in so long.
+    let Some(last_ns) = disk::modified_ns(&file)? else {
+        return disk::try_lock(&file, LockKind::Exclusive).map(drop);
     };
-    if !is_due {
+    let since = Timestamp::from_ns(last_ns).until(Timestamp::now());
+    let is_due = since >= every;
+    let do_packs_wait = since >= if_tight && access.blobs.are_packs_crowded();
+    if !is_due && !do_packs_wait {
         return Ok(());
     }
     let Some(_lock) = disk::try_lock(&file, LockKind::Exclusive)? else { return Ok(()) };
+    if !is_due {
+        // Where nothing may be deleted, not every capture tries again for the sake of packs.
+        disk::touch(&file)?;
+    }
     retention::finish_pruning(access)?;
     // The next capture of the workspace waits for this one.
     sweep(access, Effort::One, monitor).map(|_| ())

@@ -1,6 +1,7 @@
 //! Revert: what one checkpoint changed is taken back, and later work is kept.
 //!
-//! A checkpoint changed what is not as in the one before it in its session, as the view `changes` has it.
+//! A checkpoint changed what is not as in the one before it in its session; what a restore left since then
+//! ([`crate::store::left`]) is not its doing.
 //! Each of these paths is merged ([`crate::store::merging`]) from the checkpoint, the one before, and what is
 //! on disk.
 
@@ -10,15 +11,16 @@ use std::path::Path;
 use crate::access::{Access, OpenWorkspace};
 use crate::error::{GoingBackError, Result};
 use crate::id::{CheckpointId, Seq};
-use crate::manifest::{Entry, EntryKind, Listed, RestoreVerb, tree_differences};
+use crate::manifest::{Coverage, Entry, EntryKind, Listed, RestoreVerb, tree_differences};
 use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::restore::{RestoreOptions, RestoreOutcome};
 use crate::sessions::Found;
 use crate::store::Store;
+use crate::store::left::LeftByRestores;
 use crate::store::merging::{Merge, Purpose, is_meant};
 use crate::store::restoring::{Mode, Wish};
-use crate::store::target::{Intent, Needed, Target, load_target};
+use crate::store::target::{Intent, Needed, Target, after_of, load_target};
 
 impl Store {
     /// Computes what [`Store::revert`] would do.
@@ -35,8 +37,8 @@ impl Store {
         self.go_back(&Wish::Revert(checkpoint), Mode::Plan, path, options, monitor)
     }
 
-    /// Takes back what a checkpoint changed against the one before it in its session and workspace, and
-    /// keeps what was done later: a file that was changed since is merged line by line. Where paths are
+    /// Takes back what a checkpoint changed against the one before it in its session and workspace, or
+    /// against what a restore left in between, and keeps what was done later: a file that was changed since is merged line by line. Where paths are
     /// given, only what it changed there is taken back.
     ///
     /// Where checkpoints between the two are gone, what they changed is taken back too: nobody can tell it
@@ -69,10 +71,11 @@ pub(super) fn find_revert(
 ) -> Result<(Target, Intent)> {
     let after = load_target(access, open, id, false)?;
     let id = &after.reference.id;
-    let before = load_target(access, open, &predecessor(access, open, id)?, false)?;
+    let Before { target: before, left, through } = before(access, open, id)?;
     let gone_between = gone_between(access, &before.reference.id, id)?;
     let mut changes = tree_differences(&access.blobs, &before.tree, &after.tree)
         .inspect_err(|error| drop(crate::capture::remember(access, error)))?;
+    left.correct(&mut changes);
     if let Some(only) = &after.only {
         // Of the other paths it says what an earlier checkpoint says.
         changes.retain(|change| only.contains(&change.path));
@@ -89,31 +92,57 @@ pub(super) fn find_revert(
         changes.retain(|change| change.after.is_some() || is_gone(&evidence, &change.path));
     }
     let base = after.reference.id.clone();
-    let merge = Merge::new(Purpose::Revert { gone_between }, base, before, changes, paths);
+    let purpose = Purpose::Revert { gone_between };
+    let mut merge = Merge::new(purpose, base, before, changes, paths);
+    merge.through = through;
     let intent = Intent::merge(RestoreVerb::Revert, merge);
     let target = Target { only: None, listed: None, is_part: false, ..after };
     Ok((target, intent))
 }
 
-/// The next lower checkpoint of the same session and workspace.
-fn predecessor(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<CheckpointId> {
+/// What a checkpoint is compared with.
+struct Before {
+    /// The one before it that speaks of all paths.
+    target: Target,
+    /// What restores have left since.
+    left: LeftByRestores,
+    /// Their safety checkpoints, where these are others.
+    through: Vec<CheckpointId>,
+}
+
+/// The next lower checkpoint of the same session and workspace, and what was restored between the two: that
+/// is not the doing of the second.
+fn before(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<Before> {
     let mut lower = access.sessions.listing(&id.session)?.manifests;
     lower.retain(|seq| *seq < id.seq);
+    let (mut left, mut through) = (LeftByRestores::default(), Vec::new());
     for seq in lower.into_iter().rev() {
         let other = CheckpointId { session: id.session.clone(), seq };
         let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&other))?;
-        let workspace = match row {
-            Some(row) if row.is_pruning() => continue,
-            Some(row) => row.workspace,
+        match row {
+            Some(row) if row.is_pruning() || row.workspace != open.workspace.id => continue,
             // One of another program says nothing of any workspace.
             None if matches!(access.sessions.read(&other), Found::Legacy) => continue,
-            None => access.sessions.require(&other)?.0.workspace,
-        };
-        if workspace == open.workspace.id {
-            return Ok(other);
+            _ => {}
         }
+        let manifest = access.sessions.require(&other)?.0;
+        if manifest.workspace != open.workspace.id {
+            continue;
+        }
+        if let Some(record) = &manifest.restore {
+            left.add_older(after_of(access, &other, record)?);
+            if manifest.coverage == Coverage::Paths {
+                through.push(other);
+                continue;
+            }
+        }
+        return Ok(Before { target: load_target(access, open, &other, false)?, left, through });
     }
-    Err(GoingBackError::NoPredecessor { checkpoint: id.clone() }.into())
+    // One of given paths is better than none.
+    let Some(only) = through.pop() else {
+        return Err(GoingBackError::NoPredecessor { checkpoint: id.clone() }.into());
+    };
+    Ok(Before { target: load_target(access, open, &only, false)?, left, through })
 }
 
 /// How many numbers between a checkpoint and the one before it are of checkpoints that are gone, as far as is

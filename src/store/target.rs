@@ -80,9 +80,9 @@ impl Intent {
 
     /// The checkpoints that the store must not lose meanwhile.
     pub(super) fn needed(&self, target: &Target) -> Vec<CheckpointId> {
-        let base = self.merge.iter().map(|merge| merge.base.clone());
+        let merged = self.merge.iter().flat_map(|merge| merge.through.iter().chain([&merge.base]));
         let read = [target, self.source(target)].map(|target| target.reference.id.clone());
-        read.into_iter().chain(base).collect()
+        read.into_iter().chain(merged.cloned()).collect()
     }
 }
 

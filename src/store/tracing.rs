@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::manifest::{
-    self, Above, Difference, Entry, EntryKind, Manifest, OmitReason, Page, PageRef, Tree,
+    self, Above, Coverage, Difference, Entry, EntryKind, Manifest, OmitReason, Page, PageRef, Tree,
     differences, read_entries, read_part, tree_differences,
 };
 use crate::monitor::Monitor;
@@ -20,6 +20,7 @@ use crate::path::RelPath;
 use crate::sessions::Found;
 use crate::store::comparing::{Presence, standing};
 use crate::store::history::{ListItem, ListQuery};
+use crate::store::left::LeftByRestores;
 use crate::store::{Reading, Store, session_name};
 
 /// What a checkpoint changed below a path.
@@ -30,7 +31,8 @@ pub struct PathStep {
     pub checkpoint: CheckpointId,
     /// When it was made.
     pub created_at: Timestamp,
-    /// The one that it is compared with: the next lower number of the same session and workspace. `None`
+    /// The one that it is compared with: the next lower number of the same session and workspace that is no
+    /// safety checkpoint of given paths, with what restores have left since. `None`
     /// for the first, to which everything is new.
     pub before: Option<CheckpointId>,
     /// In order of path; not empty.
@@ -124,13 +126,22 @@ impl Store {
         }
         let mut history = PathHistory { unreadable, ..PathHistory::default() };
         let mut before: BTreeMap<WorkspaceId, State> = BTreeMap::new();
+        let mut left: BTreeMap<WorkspaceId, LeftByRestores> = BTreeMap::new();
         for manifest in manifests {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             let state = reading.state(manifest, path)?;
-            let previous = before.get(&state.manifest.workspace);
-            let changes = reading.changes_of(previous, &state, path)?;
+            let workspace = state.manifest.workspace;
+            let previous = before.get(&workspace);
+            let left = left.entry(workspace).or_default();
+            let after = match &state.manifest.restore {
+                Some(record) => read_entries(&reading.blobs, &record.after)?,
+                None => Vec::new(),
+            };
+            let is_part = state.manifest.coverage == Coverage::Paths;
+            let only = is_part.then_some(after.as_slice());
+            let changes = reading.changes_of(previous, left, &state, only, path)?;
             let part = state.part.as_deref();
             match part.map_or(Presence::Held, |part| standing(part, path)) {
                 Presence::Held => history.is_held = true,
@@ -145,7 +156,11 @@ impl Store {
                     changes,
                 });
             }
-            before.insert(state.manifest.workspace, state);
+            if !is_part || previous.is_none() {
+                *left = LeftByRestores::default();
+                before.insert(workspace, state);
+            }
+            left.add_newer(after);
         }
         Ok(history)
     }
@@ -197,19 +212,27 @@ impl Reading<'_> {
         Ok(State { manifest, part })
     }
 
+    /// What `after` changed against the one before it and what restores have `left` since then; of a safety
+    /// checkpoint of given paths, at those alone.
     fn changes_of(
         &self,
         before: Option<&State>,
+        left: &LeftByRestores,
         after: &State,
+        only: Option<&[Entry]>,
         path: &RelPath,
     ) -> Result<Vec<Change>> {
         let tree = |state: &State| state.manifest.tree;
-        let found = match (before, &after.part) {
+        let mut found = match (before, &after.part) {
             (None, Some(part)) => all_new(part.clone()),
             (None, None) => all_new(read_entries(&self.blobs, &tree(after))?),
             (Some(State { part: Some(old), .. }), Some(new)) => differences(old, new),
             (Some(before), _) => tree_differences(&self.blobs, &tree(before), &tree(after))?,
         };
+        left.correct(&mut found);
+        if let Some(only) = only {
+            found.retain(|it| only.binary_search_by(|entry| entry.path.cmp(&it.path)).is_ok());
+        }
         let mut changes = changes(found);
         // What is above it concerns it where it was left out as a whole, or is not any more.
         let is_about = |change: &Change| {

@@ -10,6 +10,7 @@ use std::process::Command;
 use crate::scene::{BINARY, Scene};
 use crate::steps;
 use crate::support::fingerprint::{self, differences};
+use crate::support::packs;
 use crate::support::program::{Program, Run, run};
 
 /// A small file system, unmounted at the end whatever happens.
@@ -230,6 +231,40 @@ fn a_collection_frees_room_on_a_disk_without_any() {
     assert_eq!(gc.code, 0, "{}{}", gc.stdout, gc.stderr);
     assert!(available() > before + 9_000_000, "{before} and then {}: {}", available(), gc.stdout);
     program.run(["capture", "--session", "s"]).ok();
+    program.run(["verify", "--read-data"]).ok();
+}
+
+/// The packs of turns each hold something that is still needed: that is written anew, in what room there is.
+#[test]
+fn a_collection_frees_what_turns_have_packed_on_a_disk_without_any_room() {
+    let disk = Mounted::ext4("40M");
+    let program = Program::below(BINARY, &disk.place);
+    let write = |name: String, turn: u8, bytes: usize| {
+        fs::write(program.workspace().join(name), noise(&vec![turn; bytes])).unwrap();
+    };
+    for turn in 0..12u8 {
+        for number in 0..8 {
+            write(format!("edited{number}"), 8 * turn + number, 100_000);
+        }
+        write(format!("kept{turn}"), 200 + turn, 30_000);
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    assert_eq!(packs::all(&program.store()).len(), 12);
+    program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    disk.fill(0);
+    let available = || {
+        let stat = rustix::fs::statvfs(&disk.place).unwrap();
+        stat.f_bfree * stat.f_frsize
+    };
+    let before = available();
+    let mut gc = program.command(["gc"]);
+    let gc = run(gc.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600"));
+    assert_eq!(gc.code, 0, "{}{}", gc.stdout, gc.stderr);
+    assert!(available() > before + 8_000_000, "{before} and then {}: {}", available(), gc.stdout);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let into = elsewhere.path().join("into");
+    program.run(["restore", "s:11", "--into", into.to_str().unwrap()]).ok();
+    assert_eq!(fingerprint::of(&into), fingerprint::of(&program.workspace()));
     program.run(["verify", "--read-data"]).ok();
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
 use turnpoint::id::CheckpointId;
 use turnpoint::limits::Packing;
 use turnpoint::{
@@ -372,30 +373,31 @@ fn nothing_is_removed_with_a_pack_once_somebody_has_pinned_everything() {
 }
 
 #[test]
-fn without_room_for_a_pack_only_those_go_that_nothing_needs() {
+fn without_room_for_a_pack_as_much_is_written_anew_as_there_is_room_for() {
     // More than there is.
-    let packed = Packed::new(Packing { pack_bytes_max: 1 << 60, consolidate_from: 1, ..AT_ONCE });
+    let packed = Packed::new(Packing {
+        pack_bytes_max: 1 << 60,
+        consolidate_from: 1,
+        above_files: 5,
+        ..AT_ONCE
+    });
     write(&packed.place, 0..20);
     packed.capture();
     remove(&packed.place, 0..20);
     write(&packed.place, 20..40);
     packed.capture();
     remove(&packed.place, 20..39);
+    packed.capture();
+    write(&packed.place, 40..42);
     let id = packed.capture();
     packed.prune();
-    let place_of = |number| packed.packed().get(&hash(number)).map(|packs| packs[0].clone());
-    let needed = place_of(39).unwrap();
-    assert_ne!(place_of(0).unwrap(), needed);
-    let loose = truth::blobs_on_disk(packed.store.root()).len();
     drop(packed.gc());
-    assert_eq!(place_of(0), None);
-    assert_eq!((place_of(39), place_of(20)), (Some(needed.clone()), Some(needed)));
-    assert_eq!(truth::blobs_on_disk(packed.store.root()).len(), loose);
-    packed.assert_kept(&id);
-    // And then there is room.
-    let roomy = Store::with_packing(packed.place.home(), AT_ONCE);
-    drop(roomy.gc(&()).unwrap());
-    assert_eq!((place_of(20), packed.findings()), (None, vec![]));
+    let kept = packed.packed();
+    assert!(kept.contains_key(&hash(39)));
+    assert!((0..39).all(|number| !kept.contains_key(&hash(number))));
+    // These go into packs only where there is room for a whole one.
+    assert_ne!(truth::blobs_on_disk(packed.store.root()).len(), 0);
+    assert_eq!(packed.findings(), []);
     packed.assert_kept(&id);
 }
 
@@ -434,6 +436,26 @@ fn small_packs_become_one_when_there_are_many() {
     truth::age(packed.store.root());
     drop(packed.gc());
     assert_eq!((packed.files().len(), packed.findings()), (1, vec![]));
+    packed.assert_kept(&id);
+}
+
+/// Also one that came with the newest capture, and whose root is elsewhere.
+#[test]
+fn a_pack_that_goes_at_once_is_missed() {
+    let rules = Packing { above_files: 1_000, pack_bytes_max: 3_000, ..AT_ONCE };
+    let packed = Packed::new(rules);
+    write(&packed.place, 0..2);
+    packed.capture();
+    packed.capture();
+    write(&packed.place, 2..40);
+    let id = packed.capture();
+    let path = packed.store.root().join(id.session.as_str()).join(format!("{}.json", id.seq));
+    let manifest: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let root = manifest["root"].as_str().unwrap();
+    let packs = truth::packs(packed.store.root());
+    let other = packs.iter().find(|pack| !pack.frames.contains_key(root)).unwrap();
+    fs::remove_file(&other.path).unwrap();
+    let id = packed.capture();
     packed.assert_kept(&id);
 }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use turnpoint::compare::merge;
-use turnpoint::id::CheckpointId;
+use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::manifest::RestoreVerb;
 use turnpoint::path::RelPath;
 use turnpoint::{Error, GoingBackError, PruneRule, RestoreOptions, RestoreOutcome, Result};
@@ -80,6 +80,56 @@ fn at_given_paths_alone_what_was_changed_elsewhere_neither_moves_nor_stands_agai
         matches!(&unknown, Error::PathNotFound { path, .. } if path.to_string() == "nowhere"),
         "{unknown:?}"
     );
+    place.verify_clean();
+}
+
+/// What the history of the workspace says that its newest step changed.
+fn newest_step(place: &Place, session: &SessionName) -> Vec<String> {
+    let history = place.store().path_history(session, &RelPath::root(), place.root(), &());
+    let changes = history.unwrap().steps.pop().unwrap().changes;
+    changes.iter().map(|change| change.path().to_string()).collect()
+}
+
+/// What was restored before a turn is not the turn's doing: not of all paths, nor of some, nor one after the
+/// other.
+#[test]
+fn what_was_restored_before_a_turn_stays_as_it_was_restored() {
+    let names = |place: &Place| -> Vec<String> {
+        let names = fs::read_dir(place.root()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let place = Place::new();
+    write(&place, "f1", "1");
+    let first = place.capture();
+    write(&place, "f2", "2");
+    write(&place, "f3", "3");
+    place.capture();
+    place.go_back(&first);
+    write(&place, "g", "4");
+    let turn = place.capture();
+    assert_eq!(names(&place), ["f1", "g"]);
+    assert_eq!(newest_step(&place, &turn.session), ["g"]);
+    let outcome = go_back(&place, &turn);
+    assert_eq!((outcome.changed, names(&place)), (1, vec!["f1".to_owned()]));
+
+    let place = Place::new();
+    write(&place, "a", "1");
+    write(&place, "b", "1");
+    let first = place.capture();
+    write(&place, "a", "2");
+    let second = place.capture();
+    for id in [&first, &second, &first] {
+        drop(place.store().restore(place.root(), id, &at(&["a"]), &()).unwrap());
+    }
+    write(&place, "b", "3");
+    write(&place, "c", "3");
+    let turn = place.capture();
+    assert_eq!(newest_step(&place, &turn.session), ["b", "c"]);
+    let outcome = go_back(&place, &turn);
+    assert_eq!((outcome.changed, names(&place)), (2, vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!((read(&place, "a"), read(&place, "b")), ("1".to_owned(), "1".to_owned()));
     place.verify_clean();
 }
 

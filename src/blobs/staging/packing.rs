@@ -11,7 +11,7 @@ use crate::error::{IoContext, Result};
 use crate::hash::BlobHash;
 use crate::id::PackId;
 
-/// What goes into packs. Locked before [`State`] where both are.
+/// What goes into packs. Locked before the list of temporaries where both are.
 #[derive(Debug, Default)]
 pub(super) struct ForPacks {
     pub(super) gathering: Gathering,
@@ -33,7 +33,7 @@ pub(super) enum Gathering {
     /// They wait until it is known whether they are enough for a pack.
     Waiting(Vec<Frame<'static>>),
     /// They go into packs.
-    Packing,
+    IntoPack,
 }
 
 /// The pack that is being written.
@@ -47,7 +47,7 @@ impl ForPacks {
     pub(super) fn holds(&self, hash: BlobHash) -> bool {
         let is_waiting = match &self.gathering {
             Gathering::Waiting(waiting) => waiting.iter().any(|frame| frame.hash == hash),
-            Gathering::Off | Gathering::Packing => false,
+            Gathering::Off | Gathering::IntoPack => false,
         };
         is_waiting || self.blobs.contains_key(&hash)
     }
