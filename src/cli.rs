@@ -116,6 +116,7 @@ pub(crate) fn main() -> ExitCode {
             // What was printed before the failure belongs before it. If it cannot be written, the
             // failure is still the thing to tell.
             context.printer.close().ok();
+            let failure = failure.seen_from(&context.place());
             failure::report(&failure, style, &context.notices, on_damage)
         }
     };

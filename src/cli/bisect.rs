@@ -15,7 +15,9 @@ use turnpoint::bisect::{Bisection, Verdict};
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::Coverage;
 use turnpoint::path::printable;
-use turnpoint::{CheckpointSummary, CompareOptions, Comparison, Error, ErrorClass, RestoreOptions};
+use turnpoint::{
+    CheckpointSummary, CompareOptions, Comparison, Error, ErrorClass, RestoreOptions, Spec,
+};
 
 use crate::cli::arguments::BisectArguments;
 use crate::cli::context::Context;
@@ -92,13 +94,17 @@ fn ends(
 ) -> Outcome<(CheckpointId, CheckpointId)> {
     let session = arguments.session.as_deref();
     let (good, Some(bad), []) =
-        diff::sides(&arguments.words, session, None, &context.settings.directory, |_| false)?
+        diff::sides(&arguments.words, session, None, Some(context), |_, _| false)?
     else {
         let message = "two checkpoints are expected, a good one and a bad one";
         return Err(Failure::own(Exit::Usage, "usage", message)
             .hint("as in `turnpoint bisect fix-login 0 12 -- cargo test`"));
     };
-    diff::resolve_both(&good, bad, context)
+    let good = context.resolve(&good)?;
+    // Two sessions have nothing between them, so whatever names no other is of that of GOOD.
+    let session = bad.session.or_else(|| Some(good.session.clone()));
+    let bad = context.resolve(&Spec { session, ..bad })?;
+    Ok((good, bad))
 }
 
 /// A command to be tried on checkpoints.
@@ -378,6 +384,7 @@ fn print(
     found: &Comparison,
     context: &mut Context,
 ) -> io::Result<()> {
+    let place = context.place();
     let printer = &mut context.printer;
     let (good, Some(bad)) = (&good.id, suspects.last()) else { return Ok(()) };
     let time = format::second(bad.created_at);
@@ -402,8 +409,8 @@ fn print(
     printer.prose(&format!("look at it: `turnpoint diff {good} {bad} --patch`"))?;
     if suspects.len() == 1 {
         printer.prose(&format!(
-            "take back what it did, and nothing later: `turnpoint revert {bad}`"
+            "take back what it did, and nothing later: `turnpoint {place}revert {bad}`"
         ))?;
     }
-    printer.prose(&format!("go back to before it: `turnpoint restore {good}`"))
+    printer.prose(&format!("go back to before it: `turnpoint {place}restore {good}`"))
 }

@@ -1,6 +1,7 @@
 //! `turnpoint capture`.
 
-use std::collections::BTreeMap;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::id::CheckpointId;
+use turnpoint::limits::PATH_BYTES_MAX;
 use turnpoint::manifest::{Counts, Coverage};
 use turnpoint::path::{RelPath, printable};
 use turnpoint::{CaptureOptions, CaptureOutcome, CaptureProblem, Error, Spec, Which};
@@ -22,8 +24,6 @@ use crate::cli::json::{IdDocument, PathDocument, ReasonDocument, RootDocument};
 use crate::cli::printer::{self, Kind, Style};
 use crate::cli::target;
 
-/// A line of a list of paths is never longer: no path is.
-const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// A list of paths is never longer: a million long ones.
 const LIST_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
@@ -106,20 +106,21 @@ fn changed_paths(root: &Path, file: &Path, context: &Context) -> Outcome<Vec<Rel
         return Err(unreadable(source).into());
     }
     for (number, word) in (1_u64..).zip(words_of(&text)) {
-        if word.len() > LINE_BYTES_MAX {
+        if word.len() > PATH_BYTES_MAX {
             let message =
-                format!("line {number} of the list is longer than {LINE_BYTES_MAX} bytes");
+                format!("line {number} of the list is longer than {PATH_BYTES_MAX} bytes");
             return Err(Failure::own(Exit::Usage, "invalid-list", message)
                 .hint("one path a line is expected, or a NUL byte after each"));
         }
-        if let Some(plain) = without_return(word, &text, root, context) {
-            let plain = printable(plain.as_bytes());
-            let message = format!(
-                "line {number} of the list ends with a carriage return, and there is only `{plain}` without one"
-            );
-            return Err(Failure::own(Exit::Usage, "invalid-list", message)
-                .hint("the list has CRLF line ends: take them away, as `tr -d '\\r'` does"));
-        }
+    }
+    if let Some((number, plain)) = without_return(&text, root, context) {
+        let message = format!(
+            "line {number} of the list ends with a carriage return, and there is only `{plain}` without one"
+        );
+        return Err(Failure::own(Exit::Usage, "invalid-list", message).hint(
+            "the list has CRLF line ends: take them away, as `tr -d '\\r'` does; a name that ends so comes in a \
+             list with a NUL byte after each path",
+        ));
     }
     let (paths, outside) = paths_of_list(&text, root, &context.settings.directory)?;
     if outside > 0 {
@@ -136,21 +137,33 @@ fn words_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(move |&byte| byte == end)
 }
 
-/// The path that is meant by a line that ends with a carriage return, where only without it there is one, on the
-/// disk or in the newest checkpoint.
-fn without_return(word: &[u8], list: &[u8], root: &Path, context: &Context) -> Option<RelPath> {
-    let plain = word.strip_suffix(b"\r").filter(|_| !list.contains(&0))?;
+/// The first line that ends with a carriage return where only without it there is a path, on the disk or in the
+/// newest checkpoint: its number, and that path.
+///
+/// Cost: two stats for each such line, and once the entries of that checkpoint where the disk does not decide it.
+fn without_return(list: &[u8], root: &Path, context: &Context) -> Option<(u64, RelPath)> {
+    if list.contains(&0) {
+        return None;
+    }
     let directory = &context.settings.directory;
     let path = |word| target::path_inside(root, directory, OsStr::from_bytes(word)).ok().flatten();
-    let (typed, plain) = (path(word)?, path(plain)?);
-    let newest = Spec { session: None, which: Which::Latest { back: 0 } };
-    let newest = context.store.resolve(&newest, root, &()).ok();
     let is_on_disk = |path: &RelPath| root.join(path.as_os()).symlink_metadata().is_ok();
-    let is_held = |path: &RelPath| {
-        newest.as_ref().is_some_and(|newest| context.store.entries(newest, path, &()).is_ok())
-    };
-    let is_there = |path: &RelPath| is_on_disk(path) || is_held(path);
-    (!is_there(&typed) && is_there(&plain)).then_some(plain)
+    let held: LazyCell<HashSet<RelPath>, _> = LazyCell::new(|| {
+        let newest = Spec { session: None, which: Which::Latest { back: 0 } };
+        let newest = context.store.resolve(&newest, root, &()).ok();
+        let entries = newest.and_then(|it| context.store.entries(&it, &RelPath::root(), &()).ok());
+        entries.into_iter().flatten().map(|entry| entry.path).collect()
+    });
+    let lines = (1_u64..).zip(words_of(list));
+    let returned =
+        lines.filter_map(|(number, word)| Some((number, word, word.strip_suffix(b"\r")?)));
+    returned.filter(|(.., plain)| !plain.is_empty()).find_map(|(number, word, plain)| {
+        let (typed, plain) = (path(word)?, path(plain)?);
+        let is_meant = !is_on_disk(&typed)
+            && (is_on_disk(&plain) || held.contains(&plain))
+            && !held.contains(&typed);
+        is_meant.then_some((number, plain))
+    })
 }
 
 /// The paths of a list, relative to the workspace `root`, and how many more lie outside of it.

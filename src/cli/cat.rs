@@ -56,19 +56,16 @@ impl Write for Recording<'_> {
 pub(crate) fn run(arguments: &CatArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
     let words = &arguments.target;
-    let Target { spec, rest } = target::parse_at(
-        &words.words,
-        arguments.session.as_deref(),
-        words.time.at,
-        &context.settings.directory,
-    )?;
+    let Target { spec, rest } =
+        target::parse_at(&words.words, arguments.session.as_deref(), words.time.at, Some(context))?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let [path] = &*paths else {
         let message = "one path is expected after the checkpoint";
-        return Err(Failure::own(Exit::Usage, "usage", message).hint(
-            "as in `turnpoint cat latest src/main.rs`; `turnpoint ls latest` shows what there is",
-        ));
+        let place = context.place();
+        return Err(Failure::own(Exit::Usage, "usage", message).hint(format!(
+            "as in `turnpoint {place}cat latest src/main.rs`; `turnpoint {place}ls latest` shows what there is"
+        )));
     };
     let id = context.resolve(&spec)?;
     let written = written(&id, path, context);

@@ -363,7 +363,7 @@ impl Place {
     fn checkpoint_or_path(&self, typed: &Typed<'_>, current: &str) -> Vec<Candidate> {
         let words = &typed.positional;
         let session = typed.session.as_deref().or(self.session.as_deref());
-        let named = target::parse_at(words, session, typed.at, Path::new("."));
+        let named = target::parse_at(words, session, typed.at, None);
         let Ok(Target { spec, .. }) = named else {
             // A session, of which a checkpoint is to come.
             return match &**words {

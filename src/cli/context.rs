@@ -266,6 +266,13 @@ impl Context {
         resolved
     }
 
+    /// As [`Context::resolve`], to look whether there is one: nothing is told.
+    pub(crate) fn resolved(&self, spec: &Spec) -> Option<CheckpointId> {
+        let session = spec.session.clone().or(self.default_session().ok()?);
+        let spec = Spec { session, which: spec.which.clone() };
+        self.store.resolve(&spec, &self.root().ok()?, &()).ok()
+    }
+
     fn resolve_at(&mut self, spec: &Spec, root: &Path) -> Outcome<CheckpointId> {
         let id = self.run(|store, monitor| store.resolve(spec, root, monitor))?;
         if let Which::At(at) = spec.which {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
@@ -36,10 +35,9 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
     }
     context.report_open_restore();
     let session = arguments.session.as_deref();
-    let directory = &context.settings.directory;
-    let is_path = |word: &OsStr| directory.join(word).symlink_metadata().is_ok();
+    let is_path = |before: &Spec, word: &OsStr| is_path(before, word, context);
     let (before, after, rest) =
-        sides(&arguments.words, session, arguments.time.at, directory, is_path)?;
+        sides(&arguments.words, session, arguments.time.at, Some(context), is_path)?;
     if after.is_none() {
         refuse_two_readings(&before, rest, context)?;
     }
@@ -86,7 +84,7 @@ pub(crate) fn run(arguments: &DiffArguments, context: &mut Context) -> Outcome<E
 
 /// The two checkpoints. A number without a session is of the session of the first, and so is everything
 /// where that one was named; `latest` and a label mean what they mean for the first.
-pub(crate) fn resolve_both(
+fn resolve_both(
     before: &Spec,
     after: Spec,
     context: &mut Context,
@@ -102,13 +100,13 @@ pub(crate) fn resolve_both(
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
 /// begins with `@` is a label where it comes first, or behind a session; in the place of B it is one unless
-/// `is_path` says that it is a path. Where `at` names a time, that is A; where nothing names one, A is the newest.
+/// `is_path` says that it is a path, seen from A. Where `at` names a time, that is A; where nothing names one, A is the newest.
 pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
-    directory: &Path,
-    is_path: impl Fn(&OsStr) -> bool,
+    around: Option<&Context>,
+    is_path: impl Fn(&Spec, &OsStr) -> bool,
 ) -> Outcome<(Spec, Option<Spec>, &'a [OsString])> {
     let is_number = |word: Option<&OsString>| {
         let which = word.and_then(|word| word.to_str()?.parse::<Which>().ok());
@@ -120,25 +118,25 @@ pub(crate) fn sides<'a>(
         && (label_of(words.first()).is_some()
             || is_number(words.first()) && !is_number(words.get(2)));
     let Target { spec: before, rest } = if at.is_some() || words.is_empty() {
-        Target { rest: words, ..target::parse_or_latest(&[], session, at, directory)? }
+        Target { rest: words, ..target::parse_or_latest(&[], session, at, around)? }
     } else if is_pair {
         let (first, rest) = words.split_at(1);
-        Target { rest, ..target::parse(first, session, directory)? }
+        Target { rest, ..target::parse(first, session, around)? }
     } else {
-        target::parse(words, session, directory)?
+        target::parse(words, session, around)?
     };
     let spec: Option<Spec> = rest.first().and_then(|word| word.to_str()?.parse().ok());
-    let is_checkpoint = |word: &OsString| bare_label(word).is_none() || !is_path(word);
+    let is_checkpoint = |word: &OsString| bare_label(word).is_none() || !is_path(&before, word);
     if let (Some(after), Some(word)) = (spec, rest.first())
         && is_checkpoint(word)
     {
         return Ok((before, Some(after), &rest[1..]));
     }
     let is_label_of_session = label_of(rest.get(1)).is_some()
-        && rest.iter().take(2).all(|word| !is_path(word))
+        && rest.iter().take(2).all(|word| !is_path(&before, word))
         && rest[0].to_str().is_some_and(|word| SessionName::new(word).is_ok());
     if is_number(rest.get(1)) || is_label_of_session {
-        let Target { spec: after, rest } = target::parse(rest, None, directory)?;
+        let Target { spec: after, rest } = target::parse(rest, None, around)?;
         return Ok((before, Some(after), rest));
     }
     Ok((before, None, rest))
@@ -150,15 +148,29 @@ fn bare_label(word: &OsStr) -> Option<Which> {
     matches!(which, Which::Label(_)).then_some(which)
 }
 
+/// Whether a word that could be a label is a path: a pattern, or one that is here or was there in A, which may be
+/// what somebody asks about.
+fn is_path(before: &Spec, word: &OsStr, context: &Context) -> bool {
+    let directory = &context.settings.directory;
+    if word.as_bytes().iter().any(|byte| b"*?[".contains(byte))
+        || directory.join(word).symlink_metadata().is_ok()
+    {
+        return true;
+    }
+    let path = context.root().and_then(|root| target::path_inside(&root, directory, word));
+    let (Ok(Some(path)), Some(before)) = (path, context.resolved(before)) else { return false };
+    context.store.entries(&before, &path, &()).is_ok()
+}
+
 /// Refuses a word in the place of B that is a path, and a label too.
-fn refuse_two_readings(before: &Spec, rest: &[OsString], context: &mut Context) -> Outcome<()> {
+fn refuse_two_readings(before: &Spec, rest: &[OsString], context: &Context) -> Outcome<()> {
     let Some(word) = rest.first() else { return Ok(()) };
     let Some(which) = bare_label(word) else { return Ok(()) };
-    let Ok(id) = context.resolve(&Spec { session: before.session.clone(), which }) else {
+    let Some(id) = context.resolved(&Spec { session: before.session.clone(), which }) else {
         return Ok(());
     };
     let shown = printable(word.as_bytes());
-    let message = format!("`{shown}` is a path here, and the label of {id}");
+    let message = format!("`{shown}` is a path, and the label of {id}");
     Err(Failure::own(Exit::Usage, "ambiguous", message).hint(format!(
         "`{}` in its place means the checkpoint, `-- {}` the path",
         id.shell_word(),
@@ -468,8 +480,9 @@ mod tests {
 
     fn read(words: &[&str], session: Option<&str>) -> Option<(String, Option<String>, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let is_path = |word: &OsStr| word.to_str().is_some_and(|word| word.starts_with("@types"));
-        let (before, after, rest) = sides(&words, session, None, Path::new("."), is_path).ok()?;
+        let is_path =
+            |_: &Spec, word: &OsStr| word.to_str().is_some_and(|word| word.starts_with("@types"));
+        let (before, after, rest) = sides(&words, session, None, None, is_path).ok()?;
         let text = |spec: Spec| {
             let session = spec.session.map(|session| session.to_string()).unwrap_or_default();
             match &spec.which {

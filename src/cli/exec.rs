@@ -254,12 +254,7 @@ pub(crate) fn isolated<'a>(
     options.label = asked.label.cloned();
     options.command = asked.command.iter().map(|word| word.to_string_lossy().into()).collect();
     if let Some(from) = asked.from {
-        let spec = target::parse_alone(
-            std::slice::from_ref(from),
-            None,
-            None,
-            &context.settings.directory,
-        )?;
+        let spec = target::parse_alone(std::slice::from_ref(from), None, None, Some(context))?;
         options.from = Some(context.resolve(&spec)?);
     }
     let directory = context.settings.directory.clone();

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &ExportArguments, context: &mut Context) -> Outcome
         &arguments.words,
         arguments.session.as_deref(),
         arguments.time.at,
-        &context.settings.directory,
+        Some(context),
     )?;
     let root = context.root()?;
     let paths = target::paths(context, &root, &arguments.paths)?;

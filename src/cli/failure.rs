@@ -59,6 +59,22 @@ impl Failure {
         self
     }
 
+    /// The same with `place` in the commands that it names, where they ask the workspace: the library knows
+    /// nothing of `-C`.
+    pub(crate) fn seen_from(mut self, place: &str) -> Self {
+        if let Self::Library { error, hint: hint @ None } = &mut self
+            && let Error::PathNotFound { .. }
+            | Error::NoCheckpoint { .. }
+            | Error::CheckpointNotFound { .. }
+            | Error::LabelNotFound { .. }
+            | Error::RestoreOpen { .. } = **error
+        {
+            let text = hint_of(error);
+            *hint = text.map(|text| text.replace("`turnpoint ", &format!("`turnpoint {place}")));
+        }
+        self
+    }
+
     /// The error of the library that it is.
     pub(crate) fn error(&self) -> Option<&Error> {
         match self {

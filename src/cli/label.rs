@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &LabelArguments, context: &mut Context) -> Outcome<
         return Err(Failure::own(Exit::Usage, "usage", message).hint(hint));
     }
     let (session, at) = (arguments.session.as_deref(), arguments.time.at);
-    let Target { spec, rest } = target::parse_at(words, session, at, &context.settings.directory)?;
+    let Target { spec, rest } = target::parse_at(words, session, at, Some(context))?;
     if let Some(word) = rest.first() {
         let word = printable(word.as_bytes());
         let message =

@@ -42,14 +42,16 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
         let message = "--patch is no JSON; leave it out, or --json";
         return Err(Failure::own(Exit::Usage, "usage", message));
     }
-    context.report_open_restore();
-    let root = context.root()?;
     let Some(word) = &arguments.path else {
         // In git it is what `list` is here.
-        return Err(Failure::own(Exit::Usage, "usage", "no path is named").hint(
-            "`turnpoint list` shows the checkpoints, `turnpoint log .` what each changed below this directory",
-        ));
+        let place = context.place();
+        return Err(Failure::own(Exit::Usage, "usage", "no path is named").hint(format!(
+            "`turnpoint {place}list` shows the checkpoints, `turnpoint {place}log .` what each changed below this \
+             directory"
+        )));
     };
+    context.report_open_restore();
+    let root = context.root()?;
     let paths = target::paths(context, &root, [word])?;
     let path = paths.into_iter().next().unwrap_or_default();
     let session = match &arguments.session {
@@ -59,7 +61,7 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
     let history =
         context.run(|store, monitor| store.path_history(&session, &path, &root, monitor))?;
     if !history.is_held && history.steps.is_empty() {
-        return Err(not_held(&history, &path, session.as_str()));
+        return Err(not_held(&history, &path, session.as_str(), context));
     }
     let is_whole = if context.is_json() {
         context.document(&document(&history))?;
@@ -83,11 +85,12 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
     Ok(Exit::damaged_if(!is_whole || !history.unreadable.is_empty()))
 }
 
-fn not_held(history: &PathHistory, path: &RelPath, session: &str) -> Failure {
+fn not_held(history: &PathHistory, path: &RelPath, session: &str, context: &Context) -> Failure {
     let reason = history.omitted.map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!("no checkpoint of session `{session}` holds `{path}`{reason}");
+    let place = context.place();
     Failure::own(Exit::Usage, "path-not-found", message)
-        .hint("`turnpoint find NAME` searches all checkpoints of this workspace")
+        .hint(format!("`turnpoint {place}find NAME` searches all checkpoints of this workspace"))
 }
 
 /// Names checkpoints that an answer could not take into account.

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &LsArguments, context: &mut Context) -> Outcome<Exi
         &words.words,
         arguments.session.as_deref(),
         words.time.at,
-        &context.settings.directory,
+        Some(context),
     )?;
     let root = context.root()?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;

@@ -187,7 +187,8 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Each way to call it, the first with all options and the names of their values.
+/// Each way to call it, the first with the names of all options and of their values, but for those that belong to
+/// one of the ways.
 fn synopsis(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     const OPTIONS: &str = "[OPTIONS]";
     let usage = command.clone().render_usage().to_string();
@@ -202,8 +203,16 @@ fn synopsis(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
             write!(page, " {}", escaped(OPTIONS))?;
         } else {
             // Those of every command come last.
-            let shown =
-                || command.get_arguments().filter(|it| !it.is_positional() && !it.is_hide_set());
+            let words_of_usage =
+                || usage.split(|it: char| !it.is_ascii_alphanumeric() && it != '-');
+            let is_named = |option: &clap::Arg| {
+                let long = option.get_long().map(|long| format!("--{long}"));
+                long.is_some_and(|long| words_of_usage().any(|word| word == long))
+            };
+            let shown = || {
+                let options = command.get_arguments().filter(|it| !it.is_positional());
+                options.filter(|it| !it.is_hide_set() && !is_named(it))
+            };
             let own = shown().filter(|option| !option.is_global_set());
             for option in own.chain(shown().filter(|option| option.is_global_set())) {
                 write!(page, " [{}]", option_in_synopsis(option))?;

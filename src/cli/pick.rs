@@ -27,7 +27,7 @@ const ROWS_MAX: usize = 12;
 const WIDE: usize = 60;
 
 /// So many changed paths are named where there is no label.
-const NAMED_MAX: usize = 3;
+const PATHS_NAMED_MAX: usize = 3;
 
 /// What can be pressed.
 const KEYS: &str = "Enter shows its plan, q or Esc leaves; arrows, or type to filter";
@@ -218,8 +218,8 @@ struct Seen {
 impl Seen {
     fn of(changes: &[Change]) -> Self {
         let mut named: Vec<String> =
-            changes.iter().take(NAMED_MAX).map(|it| it.path().to_string()).collect();
-        if changes.len() > NAMED_MAX {
+            changes.iter().take(PATHS_NAMED_MAX).map(|it| it.path().to_string()).collect();
+        if changes.len() > PATHS_NAMED_MAX {
             named.push("…".to_owned());
         }
         Self { changed: Some(changes.len() as u64), about: named.join(", ") }
@@ -363,7 +363,7 @@ impl List {
         header.push("AGE");
         header.extend(is_wide.then_some("CHANGED"));
         header.extend((!of_turns).then_some("TRIGGER"));
-        header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [WHAT]" });
+        header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [DETAILS]" });
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();
         let widths: Vec<usize> = header
             .iter()

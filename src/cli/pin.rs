@@ -62,7 +62,7 @@ fn named(arguments: &CheckpointArguments, context: &mut Context) -> Outcome<Chec
         &arguments.words,
         arguments.session.as_deref(),
         arguments.time.at,
-        &context.settings.directory,
+        Some(context),
     )?;
     context.resolve(&spec)
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use turnpoint::id::{CheckpointId, RunId};
+use turnpoint::id::{CheckpointId, RunId, SessionName};
 use turnpoint::manifest::{Entry, EntryKind, RestoreVerb};
 use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::plan::{Change, ChangeKind, Plan, Skip, SkipReason};
@@ -31,8 +31,8 @@ const SHOWN_MAX: usize = 50;
 #[derive(Debug)]
 pub(crate) enum Verb {
     Restore(CheckpointId),
-    /// To the start of a turn, counted from the last.
-    Rewind(CheckpointId, NonZeroU32),
+    /// To the start of a turn, counted from the last of the session, which is here where it was named or picked.
+    Rewind(CheckpointId, NonZeroU32, Option<SessionName>),
     Undo,
     Redo,
     Revert(CheckpointId),
@@ -70,7 +70,7 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, ..) => {
                 store.plan_restore(root, checkpoint, options, monitor)
             }
             Self::Undo => store.plan_undo(root, options, monitor),
@@ -88,7 +88,7 @@ impl Verb {
         monitor: &dyn Monitor,
     ) -> turnpoint::Result<RestoreOutcome> {
         match self {
-            Self::Restore(checkpoint) | Self::Rewind(checkpoint, _) => {
+            Self::Restore(checkpoint) | Self::Rewind(checkpoint, ..) => {
                 store.restore(root, checkpoint, options, monitor)
             }
             Self::Undo => store.undo(root, options, monitor),
@@ -114,6 +114,14 @@ impl Verb {
         match self {
             Self::Apply { .. } => "merged with what was done here",
             _ => "merged with what was done since",
+        }
+    }
+
+    /// The command that takes it back.
+    const fn taken_back_by(&self) -> &'static str {
+        match self {
+            Self::Undo => "redo",
+            _ => "undo",
         }
     }
 
@@ -194,8 +202,8 @@ pub(crate) fn perform(
         }
         Err(error @ Error::PlanChanged { .. }) => {
             options.expected_plan = None;
-            let planned =
-                context.run(|store, monitor| verb.plan(store, root, &options, monitor))?;
+            let planned = context.run(|store, monitor| verb.plan(store, root, &options, monitor));
+            let planned = planned.map_err(|error| seen_from_here(error, root, context))?;
             context.printer.gap()?;
             context.printer.prose("The disk has changed meanwhile. The plan is now:")?;
             show_plan(verb, &planned, &options, context)?;
@@ -216,6 +224,15 @@ fn seen_from_here(error: Error, root: &Path, context: &Context) -> Failure {
     match hint {
         Some(hint) => failure.hint(hint.replace(&place, "")),
         None => failure,
+    }
+}
+
+/// What a command that is to be typed next begins with, for it to be about the workspace that this was about.
+fn place(outcome: &RestoreOutcome, context: &Context) -> String {
+    if context.root().is_ok_and(|root| root == outcome.root) {
+        context.place()
+    } else {
+        format!("-C {} ", shell_word(&outcome.root))
     }
 }
 
@@ -267,12 +284,13 @@ fn show_plan(
     if planned.plan.changes.is_empty() {
         return tell_nothing(verb, planned, options, context);
     }
+    let place = place(planned, context);
     let printer = &mut context.printer;
     let plan = &planned.plan;
     let root = printable(planned.root.as_os_str().as_bytes());
     printer.prose(&match verb {
         Verb::Restore(_) => format!("restore {} in {root}", plan.target),
-        Verb::Rewind(_, turn) => {
+        Verb::Rewind(_, turn, _) => {
             format!("rewind to {}, the start of {}, in {root}", plan.target, turn_word(*turn))
         }
         Verb::Undo | Verb::Redo => {
@@ -307,19 +325,10 @@ fn show_plan(
     }
     print_skips(&plan.skips, printer)?;
     printer.gap()?;
-    printer.prose(match verb {
-        Verb::Restore(_)
-        | Verb::Rewind(..)
-        | Verb::Redo
-        | Verb::Revert(_)
-        | Verb::Apply { .. } => {
-            "The present state is saved first as a safety checkpoint; `turnpoint undo` takes this \
-             back."
-        }
-        Verb::Undo => {
-            "The present state is saved first as a safety checkpoint; `turnpoint redo` takes this back."
-        }
-    })?;
+    printer.prose(&format!(
+        "The present state is saved first as a safety checkpoint; `turnpoint {place}{}` takes this back.",
+        verb.taken_back_by()
+    ))?;
     printer.flush()?;
     warn_of_problems(planned, context);
     warn_of_gap(planned, context);
@@ -477,7 +486,7 @@ fn turn_word(turn: NonZeroU32) -> String {
 
 /// The turn before the one that is rewound to, where there is one.
 fn turn_before(verb: &Verb, outcome: &RestoreOutcome, context: &mut Context) -> Option<NonZeroU32> {
-    let Verb::Rewind(start, turn) = verb else { return None };
+    let Verb::Rewind(start, turn, _) = verb else { return None };
     let before = turn.checked_add(1)?;
     let (session, root) = (Some(&start.session), &outcome.root);
     context.run(|store, monitor| store.start_of_turn(session, before, root, monitor)).ok()?;
@@ -494,7 +503,7 @@ fn tell_nothing(
     let plan = &outcome.plan;
     let root = printable(outcome.root.as_os_str().as_bytes());
     let target = &plan.target;
-    let (place, further) = (context.place(), turn_before(verb, outcome, context));
+    let (place, further) = (place(outcome, context), turn_before(verb, outcome, context));
     let printer = &mut context.printer;
     let text = match (verb, plan.skips.is_empty(), options.paths.is_empty()) {
         (Verb::Restore(_), true, true) => {
@@ -503,9 +512,12 @@ fn tell_nothing(
         (Verb::Restore(_), true, false) => {
             format!("nothing to restore: these paths of {root} are as {target} holds them")
         }
-        (Verb::Rewind(_, turn), true, _) => {
+        (Verb::Rewind(_, turn, session), true, _) => {
+            let session = session.as_ref().map_or_else(String::new, |session| {
+                format!(" --session {}", shell_word(session.as_str()))
+            });
             let further = further.map_or_else(String::new, |further| {
-                format!("; `turnpoint {place}rewind {further}` goes one turn further back")
+                format!("; `turnpoint {place}rewind {further}{session}` goes one turn further back")
             });
             let turn = turn_word(*turn);
             format!(
@@ -543,16 +555,23 @@ fn tell_nothing(
     if !context.is_quiet() {
         tell_what_is_left(verb, context.printer.style());
     }
-    tell_way_past(outcome, context);
+    tell_way_past(outcome, options, context);
     warn_of_problems(outcome, context);
     Ok(())
 }
 
 /// Tells how to go on where all that an undo or a redo is about was changed since: nothing is recorded, so the
-/// same command again would be about the same.
-fn tell_way_past(outcome: &RestoreOutcome, context: &Context) {
+/// same command again would be about the same. Nothing is told where a restore would leave something too.
+fn tell_way_past(outcome: &RestoreOutcome, options: &RestoreOptions, context: &mut Context) {
     let Some(taken) = outcome.takes_back.as_ref().filter(|_| outcome.is_short()) else { return };
-    let (place, target) = (context.place(), outcome.plan.target.shell_word());
+    let mut options = options.clone();
+    options.expected_plan = None;
+    let (root, target) = (&outcome.root, &outcome.plan.target);
+    let planned = context.run(|store, monitor| store.plan_restore(root, target, &options, monitor));
+    if !planned.is_ok_and(|planned| !planned.is_short()) {
+        return;
+    }
+    let (place, target) = (place(outcome, context), outcome.plan.target.shell_word());
     let earlier = taken.earlier.as_ref().map(CheckpointId::shell_word);
     let earlier = earlier.map_or_else(String::new, |earlier| {
         format!(", `turnpoint {place}restore {earlier}` what the one before that changed")
@@ -576,6 +595,7 @@ fn tell(
     let Some(safety) = &outcome.safety else {
         return tell_nothing(verb, outcome, options, context);
     };
+    let place = place(outcome, context);
     let style = context.printer.style();
     let printer = &mut context.printer;
     if !style.quiet {
@@ -593,18 +613,10 @@ fn tell(
                 format!("applied what run {run} changed to {root}: {done}")
             }
         })?;
-        printer.prose(&match verb {
-            Verb::Restore(_)
-            | Verb::Rewind(..)
-            | Verb::Redo
-            | Verb::Revert(_)
-            | Verb::Apply { .. } => {
-                format!("what was there before is {safety}; `turnpoint undo` takes this back")
-            }
-            Verb::Undo => {
-                format!("what was there before is {safety}; `turnpoint redo` takes this back")
-            }
-        })?;
+        printer.prose(&format!(
+            "what was there before is {safety}; `turnpoint {place}{}` takes this back",
+            verb.taken_back_by()
+        ))?;
         if !was_shown {
             let by_rule: Vec<Skip> =
                 plan.skips.iter().filter(|skip| !skip.reason.is_shortfall()).cloned().collect();
@@ -620,8 +632,8 @@ fn tell(
         warn_of_shortfall(outcome, context)?;
         if matches!(verb, Verb::Undo | Verb::Redo) {
             // The next one takes back what came before.
-            let text =
-                format!("`turnpoint restore {}` brings back the rest", plan.target.shell_word());
+            let target = plan.target.shell_word();
+            let text = format!("`turnpoint {place}restore {target}` brings back the rest");
             context.printer.style().complain(Kind::Hint, &text);
         }
     }

@@ -144,8 +144,10 @@ fn nothing(
             None => shown(root),
         };
         let message = format!("no checkpoint of {of} holds `{}`", words.join("`, `"));
-        return Err(Failure::own(Exit::Usage, "path-not-found", message)
-            .hint("`turnpoint find NAME` searches all checkpoints of this workspace"));
+        let place = context.place();
+        return Err(Failure::own(Exit::Usage, "path-not-found", message).hint(format!(
+            "`turnpoint {place}find NAME` searches all checkpoints of this workspace"
+        )));
     }
     if context.is_json() {
         let removed = (!arguments.dry_run).then(Removed::default);
@@ -211,17 +213,19 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
-/// The command that purges what a holder has, as it is typed where somebody stands. A workspace whose root is
-/// gone has only its id left.
-fn command_for(holder: &Holder, here: Option<&Path>, context: &Context) -> String {
+/// The command that purges what a holder has, as it is typed where somebody stands; `root` is what paths are seen
+/// in there. A workspace whose root is gone has only its id left, and one that was named by its id is named again.
+fn command_for(holder: &Holder, is_here: bool, root: &Path, context: &Context) -> String {
     let path = literal(holder.path.as_bytes());
     let path = OsStr::from_bytes(&path);
-    let (place, path) = match (here, holder.root.is_dir()) {
-        (Some(root), _) => (context.place(), context.as_typed_here(root, Path::new(path))),
-        (None, true) => (format!("-C {} ", shell_word(&holder.root)), shell_path(path)),
-        (None, false) => (format!("--workspace {} ", holder.workspace), shell_path(path)),
-    };
-    format!("turnpoint {place}purge {path}")
+    if !is_here && holder.root.is_dir() {
+        return format!("turnpoint -C {} purge {}", shell_word(&holder.root), shell_path(path));
+    }
+    let is_named = !is_here || context.settings.workspace.is_some();
+    let workspace =
+        if is_named { format!("--workspace {} ", holder.workspace) } else { String::new() };
+    let (place, path) = (context.place(), context.as_typed_here(root, Path::new(path)));
+    format!("turnpoint {place}{workspace}purge {path}")
 }
 
 /// A path that is meant as it is and not as a pattern.
@@ -336,7 +340,7 @@ fn tell_kept(plan: &PurgePlan, root: &Path, most: usize, context: &mut Context) 
                 holder.path,
                 checkpoints(holder.checkpoints),
                 holder.checkpoint,
-                command_for(holder, is_here.then_some(root), context),
+                command_for(holder, is_here, root, context),
             );
             context.printer.hanging("    ", &text)?;
         }

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &RestoreArguments, context: &mut Context) -> Outcom
     let session = change.session.as_deref();
     let is_named = !words.words.is_empty() || words.time.at.is_some();
     let Target { spec, rest } = if is_named || !ask::can_ask(context) {
-        target::parse_at(&words.words, session, words.time.at, &context.settings.directory)?
+        target::parse_at(&words.words, session, words.time.at, Some(context))?
     } else if let Some(CheckpointId { session, seq }) = pick::checkpoint(&root, session, context)? {
         Target { spec: Spec { session: Some(session), which: Which::Seq(seq) }, rest: &[] }
     } else {
@@ -162,10 +162,11 @@ struct EndedDocument {
 fn resume(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Outcome<Exit> {
     let options = options(&arguments.change, Vec::new(), context);
     let ended = context.run(|store, monitor| store.continue_restore(root, &options, monitor))?;
+    let place = context.place();
     let text = match &ended.safety {
         Some(safety) => format!(
             "the interrupted restore is complete; what was there before is {safety}, and \
-             `turnpoint undo` takes it back"
+             `turnpoint {place}undo` takes it back"
         ),
         None => "the interrupted restore had not changed anything and is discarded".to_owned(),
     };
@@ -217,18 +218,19 @@ fn abort(arguments: &RestoreArguments, root: &Path, context: &mut Context) -> Ou
     }
     let ended = context.run(|store, monitor| store.abort_restore(root, &options, monitor))?;
     let is_undo = ended.safety.as_ref().is_some_and(|safety| is_undo(safety, context));
+    let place = context.place();
     let text = match (&ended.safety, &open) {
         _ if open.is_none() => "the interrupted restore is ended; the workspace is as it was left \
                                 and nothing in it was touched"
             .to_owned(),
         (Some(safety), Some(open)) if is_undo => format!(
-            "the interrupted undo is ended where it stood; `turnpoint restore {}` brings back the \
-             rest; what was there before is {safety}, and `turnpoint redo` brings it back",
+            "the interrupted undo is ended where it stood; `turnpoint {place}restore {}` brings back the \
+             rest; what was there before is {safety}, and `turnpoint {place}redo` brings it back",
             open.target.shell_word()
         ),
         (Some(safety), _) => format!(
             "the interrupted restore is ended where it stood; what was there before is {safety}, \
-             and `turnpoint undo` brings it back"
+             and `turnpoint {place}undo` brings it back"
         ),
         (None, _) => "the interrupted restore is ended; it had not changed anything".to_owned(),
     };

@@ -13,12 +13,8 @@ pub(crate) fn run(arguments: &RevertArguments, context: &mut Context) -> Outcome
     let root = context.root()?;
     let change = &arguments.change;
     let words = &arguments.target;
-    let Target { spec, rest } = target::parse_at(
-        &words.words,
-        change.session.as_deref(),
-        words.time.at,
-        &context.settings.directory,
-    )?;
+    let Target { spec, rest } =
+        target::parse_at(&words.words, change.session.as_deref(), words.time.at, Some(context))?;
     let paths = target::paths(context, &root, rest.iter().chain(&words.paths))?;
     let checkpoint = context.resolve(&spec)?;
     let options = restore::options(change, paths, context);

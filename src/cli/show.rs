@@ -61,12 +61,12 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         &checkpoint.words,
         checkpoint.session.as_deref(),
         checkpoint.time.at,
-        &context.settings.directory,
+        Some(context),
     )?;
     if let Some(path) = rest.first() {
         let shown = printable(path.as_bytes());
         let message = format!("nothing is expected after the checkpoint, but there is `{shown}`");
-        let path = shell_path(path);
+        let (place, path) = (context.place(), shell_path(path));
         let named = &checkpoint.words[..checkpoint.words.len() - rest.len()];
         let mut named: Vec<String> = named.iter().map(shell_word).collect();
         let session =
@@ -76,8 +76,8 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         named.extend(checkpoint.time.at.map(|at| format!("--at {at}")));
         let named = named.join(" ");
         return Err(Failure::own(Exit::Usage, "usage", message).hint(format!(
-            "of a file, `turnpoint cat {named} {path}` shows the content, `turnpoint log {of_session}{path}` which \
-             checkpoints changed it"
+            "of a file, `turnpoint {place}cat {named} {path}` shows the content, `turnpoint {place}log \
+             {of_session}{path}` which checkpoints changed it"
         )));
     }
     let id = context.resolve(&spec)?;

@@ -24,15 +24,15 @@ pub(crate) struct Target<'a> {
 ///
 /// The second word decides between the first and the last form: if it is a number or `latest`, the
 /// first one is a session, unless `--session` named one. A path that looks like a number comes after
-/// `--`. What else might be meant is a path seen from `directory`.
+/// `--`. What else might be meant is told of what is `around`.
 pub(crate) fn parse<'a>(
     words: &'a [OsString],
     session: Option<&str>,
-    directory: &Path,
+    around: Option<&Context>,
 ) -> Outcome<Target<'a>> {
     let session = session.map(session_name).transpose()?;
     let [first, rest @ ..] = words else {
-        return Err(not_a_checkpoint("no checkpoint is named"));
+        return Err(not_a_checkpoint("no checkpoint is named", around));
     };
     let first = first.to_string_lossy();
     if session.is_none()
@@ -47,8 +47,9 @@ pub(crate) fn parse<'a>(
     }
     let Ok(spec) = first.parse::<Spec>() else {
         let shown = printable(first.as_bytes());
-        let failure = not_a_checkpoint(&format!("`{shown}` names no checkpoint"));
-        return Err(match what_it_is(&first, directory) {
+        let failure = not_a_checkpoint(&format!("`{shown}` names no checkpoint"), around);
+        let hint = around.and_then(|context| what_it_is(&first, session.as_ref(), context));
+        return Err(match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         });
@@ -57,31 +58,54 @@ pub(crate) fn parse<'a>(
 }
 
 /// What a word in the place of a checkpoint seems to be instead.
-fn what_it_is(word: &str, directory: &Path) -> Option<String> {
+fn what_it_is(word: &str, session: Option<&SessionName>, context: &Context) -> Option<String> {
     // Whoever has git in the fingers names a path alone.
     let (path, before) = (shell_path(word), "a checkpoint comes before a path");
-    if directory.join(word).symlink_metadata().is_ok() {
+    let place = context.place();
+    if context.settings.directory.join(word).symlink_metadata().is_ok() {
         return Some(format!(
-            "it is a path here, and {before}, as in `latest {path}`; `turnpoint list` shows what there is"
+            "it is a path here, and {before}, as in `latest {path}`; `turnpoint {place}list` shows what there is"
         ));
     }
+    let is_session = |name: &SessionName| {
+        let spec = Spec { session: Some(name.clone()), which: Which::Latest { back: 0 } };
+        context.resolved(&spec).is_some()
+    };
     // As git has it: a revision, a colon, a path.
-    if let Some((checkpoint, path)) = word.rsplit_once(':')
-        && checkpoint.parse::<Spec>().is_ok()
+    if let Some((named, path)) = word.rsplit_once(':')
         && !path.is_empty()
     {
+        let checkpoint = if named.parse::<Spec>().is_ok() {
+            named.to_owned()
+        } else {
+            let session = SessionName::new(named).ok().filter(&is_session)?;
+            format!("{session}:latest")
+        };
         let (checkpoint, path) = (shell_word(checkpoint), shell_path(path));
-        return Some(format!("a path is a word of its own, as in `{checkpoint} {path}`"));
+        return Some(format!(
+            "`{checkpoint}` is a checkpoint, and a path a word of its own, as in `turnpoint {place}cat {checkpoint} \
+             {path}`"
+        ));
     }
+    let of_session = session
+        .map_or_else(String::new, |session| format!("--session {} ", shell_word(session.as_str())));
+    let log = format!("`turnpoint {place}log {of_session}{path}`");
     if word.contains('/') {
-        return Some(format!("{before}; `turnpoint log {path}` shows which have one that is gone"));
+        return Some(format!("{before}; {log} shows which have one that is gone"));
     }
-    let session = SessionName::new(word).ok()?;
-    let latest = shell_word(session.as_str());
-    Some(format!(
-        "{FORMS}: `latest` is the newest, `{latest}:latest` that of a session, and `turnpoint list` shows what \
-         there is"
-    ))
+    let name = SessionName::new(word).ok()?;
+    let latest = shell_word(name.as_str());
+    Some(if is_session(&name) {
+        format!(
+            "{FORMS}: `latest` is the newest, `{latest}:latest` that of a session, and `turnpoint {place}list` shows \
+             what there is"
+        )
+    } else {
+        format!(
+            "{FORMS}: `latest` is the newest, and `turnpoint {place}list` shows what there is; {log} shows which \
+             have a path of that name"
+        )
+    })
 }
 
 /// As [`parse`]; where `at` names a time that is the checkpoint, and no word names one.
@@ -91,9 +115,9 @@ pub(crate) fn parse_at<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
-    directory: &Path,
+    around: Option<&Context>,
 ) -> Outcome<Target<'a>> {
-    let Some(at) = at else { return parse(words, session, directory) };
+    let Some(at) = at else { return parse(words, session, around) };
     if let Some(word) = words.first().and_then(|word| word.to_str())
         && (word.parse::<Spec>().is_ok_and(|spec| !is_label(&spec))
             || words.get(1).is_some_and(|second| is_number(second)))
@@ -122,13 +146,13 @@ pub(crate) fn parse_or_latest<'a>(
     words: &'a [OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
-    directory: &Path,
+    around: Option<&Context>,
 ) -> Outcome<Target<'a>> {
     if words.is_empty() && at.is_none() {
         let session = session.map(session_name).transpose()?;
         return Ok(Target { spec: Spec { session, which: Which::Latest { back: 0 } }, rest: &[] });
     }
-    parse_at(words, session, at, directory)
+    parse_at(words, session, at, around)
 }
 
 /// As [`parse_at`], and no word is left.
@@ -136,9 +160,9 @@ pub(crate) fn parse_alone(
     words: &[OsString],
     session: Option<&str>,
     at: Option<Timestamp>,
-    directory: &Path,
+    around: Option<&Context>,
 ) -> Outcome<Spec> {
-    let Target { spec, rest } = parse_at(words, session, at, directory)?;
+    let Target { spec, rest } = parse_at(words, session, at, around)?;
     require_no_rest(rest)?;
     Ok(spec)
 }
@@ -159,9 +183,11 @@ pub(crate) fn require_no_rest(rest: &[OsString]) -> Outcome<()> {
 /// How a checkpoint is named.
 const FORMS: &str = "SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N or @LABEL is expected";
 
-fn not_a_checkpoint(message: &str) -> Failure {
-    Failure::own(Exit::Usage, "invalid-checkpoint", message)
-        .hint(format!("{FORMS}: `latest` is the newest, and `turnpoint list` shows what there is"))
+fn not_a_checkpoint(message: &str, around: Option<&Context>) -> Failure {
+    let place = around.map(Context::place).unwrap_or_default();
+    Failure::own(Exit::Usage, "invalid-checkpoint", message).hint(format!(
+        "{FORMS}: `latest` is the newest, and `turnpoint {place}list` shows what there is"
+    ))
 }
 
 /// A session's name as it was typed.
@@ -252,7 +278,7 @@ mod tests {
 
     fn parsed(words: &[&str], session: Option<&str>) -> Option<(String, usize)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let Target { spec, rest } = parse(&words, session, Path::new("/")).ok()?;
+        let Target { spec, rest } = parse(&words, session, None).ok()?;
         let session = spec.session.map(|session| session.to_string());
         Some((format!("{}:{:?}", session.unwrap_or_default(), spec.which), rest.len()))
     }

@@ -104,8 +104,7 @@ fn find(
         let Some(record) = &manifest.restore else { continue };
         if is_sought(record.verb) && !taken_back.contains(&row.id) {
             if let Some((_, intent)) = found.as_deref_mut() {
-                // Where one came in between that ends what could be taken back, this one is not next.
-                if let Some(taken) = intent.takes_back.as_mut().filter(|_| ended.is_none()) {
+                if let Some(taken) = intent.takes_back.as_mut() {
                     taken.earlier = Some(row.id.clone());
                 }
                 break;
@@ -117,6 +116,10 @@ fn find(
             found = Some(Box::new(take_back(access, &manifest, record, reference)?));
         }
         if is_end(record.verb) {
+            // What came before this one could not be taken back next, so there is nothing to look for.
+            if found.is_some() {
+                break;
+            }
             ended.get_or_insert_with(|| row.id.clone());
         }
         taken_back.extend(record.undoes.as_ref().map(|undoes| undoes.id.clone()));

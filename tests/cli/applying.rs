@@ -10,22 +10,14 @@ use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
 use crate::worktree::{exec, only, program};
 
-/// What the commands print that a refusal names for both sides, pasted into a shell.
+/// What the commands print that a refusal names for both sides, pasted into a shell at `directory`.
 #[track_caller]
-pub(crate) fn shown(program: &Program, refused: &Run) -> [String; 2] {
-    let hint = refused.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap();
-    let quoted: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
-    let commands: Vec<&&str> =
-        quoted.iter().filter(|command| command.starts_with("turnpoint diff ")).collect();
-    assert_eq!(commands.len(), 2, "{hint}");
-    [commands[0], commands[1]].map(|command| {
-        let mut shell = program.other("bash");
-        let path = Path::new(env!("CARGO_BIN_EXE_turnpoint")).parent().unwrap().to_owned();
-        let paths = std::env::var_os("PATH").unwrap();
-        let paths = std::iter::once(path).chain(std::env::split_paths(&paths));
-        shell.env("PATH", std::env::join_paths(paths).unwrap());
-        run(shell.args(["-c", command]).current_dir(program.workspace())).ok().stdout
-    })
+pub(crate) fn shown(program: &Program, refused: &Run, directory: &Path) -> [String; 2] {
+    let commands = refused.commands();
+    let diffs: Vec<&String> =
+        commands.iter().filter(|command| command.starts_with("turnpoint diff ")).collect();
+    assert_eq!(diffs.len(), 2, "{}", refused.stderr);
+    [diffs[0], diffs[1]].map(|command| program.paste(command, directory).ok().stdout)
 }
 
 #[test]
@@ -121,11 +113,17 @@ fn what_stands_against_it_is_named_and_nothing_is_written() {
         assert!(refused.stderr.contains(told), "{}", refused.stderr);
         assert!(refused.stderr.contains("nothing was written"), "{}", refused.stderr);
     }
-    // From wherever one stands, as they are told.
-    let refused = program.run(["worktree", "apply", &id, "--yes"]).exits(3);
-    let [there, here] = shown(&program, &refused);
-    assert!(there.contains("\n-two\n+theirs\n"), "{there}");
-    assert!(here.contains("\n-two\n+changed\n"), "{here}");
+    // As they are told: at the root of the workspace, and for whoever stands elsewhere.
+    let root = program.workspace();
+    let apply = ["worktree", "apply", &id, "--yes"];
+    let refused = program.run(apply).exits(3);
+    let named = [&["-C", root.to_str().unwrap()][..], &apply].concat();
+    let elsewhere = run(program.command(named).current_dir("/")).exits(3);
+    for (refused, directory) in [(refused, &*root), (elsewhere, Path::new("/"))] {
+        let [there, here] = shown(&program, &refused, directory);
+        assert!(there.contains("\n-two\n+theirs\n"), "{there}");
+        assert!(here.contains("\n-two\n+changed\n"), "{here}");
+    }
     let refused = program.run(["worktree", "apply", &id, "--yes", "--json"]).exits(3);
     let error: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(error["code"], "apply-conflicts");

@@ -48,6 +48,20 @@ fn found(run: &Run) -> Value {
     json!([document["last_good"]["seq"], seqs(&document["suspects"]), steps])
 }
 
+/// A label that another session has too is that of the session of the good one: two have nothing between them.
+#[test]
+fn the_bad_one_is_of_the_session_of_the_good_one() {
+    let program = program(&["g0", "g1", "b2"]);
+    program.run(["label", "s:0", "works"]).ok();
+    program.run(["label", "s:2", "broken"]).ok();
+    program.run(["capture", "--session", "t", "--label", "broken"]).ok();
+    for words in [["@works", "@broken"], ["@works", "latest"]] {
+        let run = bisect(&program, &[&words[..], &["--json"]].concat(), BY_STATE).ok();
+        assert_eq!(found(&run)[1], json!([2]), "{words:?}");
+        assert_eq!(run.json()["first_bad"]["session"], "s", "{words:?}");
+    }
+}
+
 #[test]
 fn the_first_bad_one_is_found_and_shown() {
     let program = program(&["g0", "g1", "g2", "g3", "b4", "b5", "b6", "b7"]);

@@ -514,11 +514,41 @@ fn two_labels_are_compared_and_one_that_is_a_path_too_is_not_guessed() {
 
     build(&program.workspace(), [("@two", file("a file")), ("@types/x.ts", file("x"))]);
     let two = program.run(["diff", "s:0", "@two"]).exits(2).stderr;
-    assert!(two.contains("`@two` is a path here, and the label of s:1"), "{two}");
+    assert!(two.contains("`@two` is a path, and the label of s:1"), "{two}");
     assert!(two.contains("`s:1` in its place") && two.contains("`-- @two` the path"), "{two}");
     for words in [&["t:0", "--", "@two"][..], &["t:0", "@types"]] {
         let found = program.run([&["diff", "--json"], words].concat()).ok().json();
         assert_eq!(changes(&found).len(), 1, "{found}");
         assert_eq!(found["after"]["seq"], Value::Null);
     }
+    // No session was named, and nothing was taken for a label of the one that the variable names.
+    let mut with_session = program.command(["diff", "t:0", "@types", "--json"]);
+    let found = run(with_session.env("TURNPOINT_SESSION", "s")).ok().json();
+    assert_eq!(found["notices"], Value::Null, "{found}");
+    assert_eq!(changes(&found).len(), 1, "{found}");
+}
+
+/// What is gone from the disk is what is asked about most.
+#[test]
+fn a_path_that_begins_as_a_label_and_is_only_in_the_checkpoint_is_a_path() {
+    let program = changed();
+    build(&program.workspace(), [("@types/x.ts", file("x")), ("@gone", file("y"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    fs::remove_dir_all(program.workspace().join("@types")).unwrap();
+    fs::remove_file(program.workspace().join("@gone")).unwrap();
+    for word in ["@types/x.ts", "@types", "@types/*", "@gone"] {
+        let found = program.run(["diff", "latest", word, "--json"]).ok().json();
+        let changes = changes(&found);
+        assert_eq!(changes.len(), 1, "{word}: {found}");
+        assert_eq!(found["changes"][0]["change"], "deleted", "{word}: {found}");
+        assert_eq!(found["after"]["seq"], Value::Null, "{word}: {found}");
+    }
+    program.run(["label", "s:0", "gone"]).ok();
+    let refused = program.run(["diff", "latest", "@gone", "--json"]).exits(2);
+    let refused: Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(refused["code"], "ambiguous");
+    assert!(refused["hint"].as_str().unwrap().contains("`s:0` in its place"), "{refused}");
+    // Before there was such a path the label is all that it can be.
+    let found = program.run(["diff", "s:1", "@gone", "--json"]).ok().json();
+    assert_eq!(found["after"]["seq"], 0, "{found}");
 }

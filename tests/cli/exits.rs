@@ -75,7 +75,13 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
         (&["rewind", "0"], "a number from 1 on is expected"),
         (&["rewind", "s:0"], "`turnpoint restore` goes back to a checkpoint"),
         (&["restore", "src/gone"], "`turnpoint log src/gone` shows which have one that is gone"),
-        (&["cat", "s:0:a.txt"], "a path is a word of its own, as in `s:0 a.txt`"),
+        (&["restore", "Makefile"], "`turnpoint log Makefile` shows which have a path of that name"),
+        (&["cat", "s:0:a.txt"], "a path a word of its own, as in `turnpoint cat s:0 a.txt`"),
+        (&["pin", "s:src/b.txt"], "as in `turnpoint cat s:latest src/b.txt`"),
+        (
+            &["cat", "HEAD:src/b.txt"],
+            "is expected: `latest` is the newest, and `turnpoint list` shows",
+        ),
         (&["log"], "`turnpoint list` shows the checkpoints, `turnpoint log .` what each"),
         (&["show", "s"], "`latest` is the newest, `s:latest` that of a session"),
         (&["list", "-n", "x"], "a number from 1 on is expected"),
@@ -247,14 +253,16 @@ fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
         assert_eq!(fs::read_to_string(&file).unwrap(), text("zwei", "five"));
     }
     let refused = program.run(["revert", "s", "2", "--yes"]).exits(3);
-    let [changed, since] = crate::applying::shown(&program, &refused);
-    assert!(changed.contains("\n-2\n+two\n") && !changed.contains("five"), "{changed}");
-    assert!(since.contains("\n-two\n+zwei\n"), "{since}");
-    // Whoever stands elsewhere has to name the workspace.
     assert!(!refused.stderr.contains(" -C "), "{}", refused.stderr);
     let mut elsewhere = program.command(["revert", "s", "2", "--yes"]);
     let elsewhere = run(elsewhere.current_dir(program.workspace().join("src"))).exits(3);
     assert!(elsewhere.stderr.contains("`turnpoint revert -C /"), "{}", elsewhere.stderr);
+    // Whoever stands elsewhere has to name the workspace.
+    for (refused, directory) in [(refused, program.workspace()), (elsewhere, "/".into())] {
+        let [changed, since] = crate::applying::shown(&program, &refused, &directory);
+        assert!(changed.contains("\n-2\n+two\n") && !changed.contains("five"), "{changed}");
+        assert!(since.contains("\n-two\n+zwei\n"), "{since}");
+    }
 }
 
 #[test]
@@ -289,6 +297,7 @@ fn a_rewind_is_a_restore_of_the_start_of_a_turn() {
         serde_json::json!({
             "verb": "undo",
             "origin": { "verb": "restore", "session": "s", "seq": 2 },
+            "earlier": null,
         })
     );
     program.run(["redo"]).exits(3);
@@ -610,6 +619,115 @@ fn an_undo_with_nothing_to_change_is_recorded_without_a_question() {
     assert!(nothing.stderr.contains("there is nothing to redo"), "{}", nothing.stderr);
 }
 
+/// What is told after `-C` can be typed where one stands, and is about the workspace that was named.
+#[test]
+fn commands_that_are_told_after_another_directory_was_named_name_it_too() {
+    let program = captured();
+    let root = program.workspace();
+    let place = root.to_str().unwrap();
+    let elsewhere = |arguments: &[&str]| {
+        run(program.command([&["-C", place][..], arguments].concat()).current_dir("/"))
+    };
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    let restored = elsewhere(&["restore", "s:0", "--yes"]).ok();
+    fs::write(root.join("src/b.txt"), "changed").unwrap();
+    let mut told = vec![
+        restored,
+        elsewhere(&["undo", "--dry-run"]).ok(),
+        elsewhere(&["log"]).exits(2),
+        elsewhere(&["log", "none"]).exits(2),
+        elsewhere(&["show", "none"]).exits(2),
+        elsewhere(&["show", "latest", "a.txt"]).exits(2),
+        elsewhere(&["cat"]).exits(2),
+        elsewhere(&["cat", "latest", "src"]).exits(2),
+        elsewhere(&["cat", "latest", "none"]).exits(2),
+        elsewhere(&["cat", "s:0:a.txt"]).exits(2),
+        elsewhere(&["restore", "a.txt"]).exits(2),
+        elsewhere(&["restore", "src/gone"]).exits(2),
+        elsewhere(&["restore", "gone"]).exits(2),
+        elsewhere(&["restore", "@none"]).exits(2),
+        elsewhere(&["restore", "latest~9"]).exits(2),
+    ];
+    fs::write(root.join("a.txt"), "changed since").unwrap();
+    told.push(elsewhere(&["undo", "--yes"]).exits(3));
+    for run in told {
+        let commands = run.commands();
+        assert!(!commands.is_empty(), "{run:?}");
+        for command in commands {
+            assert!(command.starts_with(&format!("turnpoint -C {place} ")), "{command}: {run:?}");
+        }
+    }
+    let gone = elsewhere(&["restore", "--session", "s", "src/b.txt~"]).exits(2).commands();
+    assert_eq!(gone, [format!("turnpoint -C {place} log --session s 'src/b.txt~'")]);
+    let none = elsewhere(&["cat", "latest", "none"]).exits(2).commands();
+    let listed = program.paste(&none[0], std::path::Path::new("/")).ok().stdout;
+    assert!(listed.contains("a.txt"), "{listed}");
+}
+
+/// A restore of what was saved would leave it for the same reason.
+#[test]
+fn a_way_past_is_named_only_where_there_is_one() {
+    let program = captured();
+    let (inside, above) = (program.workspace().join("src/b.txt"), program.workspace().join("src"));
+    fs::write(&inside, "changed").unwrap();
+    let done = program.run(["restore", "s:0", "--yes", "--json"]).ok().json();
+    let id = &done["safety"];
+    let safety = format!("{}:{}", id["session"].as_str().unwrap(), id["seq"]);
+    fs::remove_dir_all(&above).unwrap();
+    run(program.other("mkfifo").arg(&above)).ok();
+    let told = program.run(["undo", "--yes"]).exits(3);
+    assert!(told.stdout.contains("what is above it stays as it is\n  src/b.txt\n"), "{told:?}");
+    assert_eq!(told.commands(), [""; 0], "{told:?}");
+    program.run(["restore", &safety, "--yes"]).exits(3);
+    assert!(!inside.exists());
+    // What is saved first gives way.
+    fs::remove_file(&above).unwrap();
+    fs::write(&above, "a file").unwrap();
+    let told = program.run(["undo", "--yes"]).exits(3);
+    assert_eq!(told.commands(), [format!("turnpoint restore {safety}")], "{told:?}");
+    program.run(["restore", &safety, "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&inside).unwrap(), "changed");
+}
+
+#[test]
+fn the_one_before_is_named_as_far_as_it_can_be_told() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    let safety = |words: &[&str]| {
+        let done = program.run([words, &["--yes", "--json"]].concat()).ok().json();
+        done["safety"].clone()
+    };
+    let earlier = |verb: &str| {
+        let planned = program.run([verb, "--dry-run", "--json"]).ok().json();
+        assert!(planned["takes_back"]["origin"].is_object(), "{planned}");
+        planned["takes_back"]["earlier"].clone()
+    };
+    fs::write(&file, "two").unwrap();
+    let first = safety(&["restore", "s:0"]);
+    fs::write(program.workspace().join("src/b.txt"), "three").unwrap();
+    safety(&["restore", "s:0"]);
+    assert_eq!(earlier("undo"), first);
+    let undone = safety(&["undo"]);
+    safety(&["undo"]);
+    assert_eq!(earlier("redo"), undone);
+    // A restore in between ends it.
+    safety(&["restore", "s:0"]);
+    safety(&["undo"]);
+    assert_eq!(earlier("redo"), Value::Null);
+    // One that cannot be read is no reason not to take back the newest.
+    fs::write(&file, "four").unwrap();
+    let newest = safety(&["restore", "s:0"]);
+    let seq = newest["seq"].as_u64().unwrap();
+    let session = program.store().join(newest["session"].as_str().unwrap());
+    for seq in 0..seq {
+        fs::write(session.join(format!("{seq}.json")), "damaged").unwrap();
+    }
+    let planned = program.run(["undo", "--dry-run", "--json"]).json();
+    assert_eq!(planned["takes_back"]["earlier"], Value::Null, "{planned}");
+    program.run(["undo", "--yes"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "four");
+}
+
 #[test]
 fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
     let program = captured();
@@ -623,6 +741,9 @@ fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
         safety.push(format!("{}:{}", id["session"].as_str().unwrap(), id["seq"]));
     }
     fs::write(&file, "mine").unwrap();
+    // It is about the paths of that restore alone.
+    let other = program.workspace().join("src/b.txt");
+    fs::write(&other, "mine too").unwrap();
     for _ in 0..2 {
         let run = program.run(["undo", "--yes"]).exits(3);
         let [earlier, newest] = [&safety[0], &safety[1]];
@@ -644,6 +765,7 @@ fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
     assert_eq!(content(), "two");
     program.run(["undo", "--yes"]).ok();
     assert_eq!(content(), "mine");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine too");
 }
 
 #[test]
@@ -657,6 +779,22 @@ fn a_turn_that_is_not_there_is_not_offered() {
     assert!(newest.contains("`turnpoint rewind 2` goes one turn further back"), "{newest}");
     program.run(["rewind", "2", "--yes"]).ok();
     assert!(!program.run(["rewind", "2"]).ok().stdout.contains("rewind 3"));
+}
+
+#[test]
+fn the_turn_before_is_one_of_the_session_that_was_named() {
+    let program = captured();
+    let file = program.workspace().join("a.txt");
+    for session in ["s", "it", "it"] {
+        fs::write(&file, "two").unwrap();
+        program.run(["capture", "--session", session]).ok();
+    }
+    let newest = program.run(["rewind"]).ok();
+    assert_eq!(newest.commands(), ["turnpoint rewind 2"], "{newest:?}");
+    let named = program.run(["rewind", "1", "--session", "s"]).ok();
+    assert_eq!(named.commands(), ["turnpoint rewind 2 --session s"], "{named:?}");
+    program.paste(&format!("{} --yes", named.commands()[0]), &program.workspace()).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
 }
 
 #[test]
@@ -692,16 +830,25 @@ fn a_list_of_changed_paths_that_was_written_otherwise_is_not_believed() {
 
     build(&program.workspace(), [("a.txt", file("one")), ("odd\r", file("a name like any"))]);
     capture(b"odd\r\n").ok();
-    let before = newest();
+    let refused = |list: &[u8]| {
+        let before = newest();
+        let refused = capture(list).exits(2);
+        assert_eq!(newest(), before, "something was captured");
+        let error: Value = serde_json::from_str(&refused.stderr).unwrap();
+        assert_eq!(error["code"], "invalid-list", "{error}");
+        error["message"].as_str().unwrap().to_owned()
+    };
     // On the disk, and only in the checkpoint before.
-    let returned = capture(b"odd\r\n\na.txt\r\n").exits(2).stderr;
-    assert!(returned.contains("line 3 of the list") && returned.contains("CRLF"), "{returned}");
+    let returned = refused(b"odd\r\n\r\na.txt\r\n");
+    assert!(returned.contains("line 3 of the list") && returned.contains("`a.txt`"), "{returned}");
     capture(b"a.txt\n").ok();
     fs::remove_file(program.workspace().join("a.txt")).unwrap();
-    capture(b"a.txt\r\n").exits(2);
-    assert_eq!(capture(b"nothing\r\n").ok().json()["unknown_count"], 1);
-    let long = [b"odd\r\n".to_vec(), vec![b'x'; (1 << 20) + 1]].concat();
-    let long = capture(&long).exits(2).stderr;
-    assert!(long.contains("line 2 of the list is longer than 1048576 bytes"), "{long}");
-    assert_ne!(newest(), before, "what is in order was captured");
+    refused(b"a.txt\r\n");
+    capture(b"a.txt\n").ok();
+    // With a NUL byte after each, a carriage return is a part of the name.
+    assert_eq!(capture(b"src/b.txt\r\0").ok().json()["unknown_count"], 1);
+    assert_eq!(capture(b"nothing\r\n\r\n").ok().json()["unknown_count"], 2);
+    let long = [b"odd\r\n".to_vec(), vec![b'x'; (32 << 10) + 1]].concat();
+    let long = refused(&long);
+    assert!(long.contains("line 2 of the list is longer than 32768 bytes"), "{long}");
 }

@@ -98,7 +98,7 @@ fn it_fits_the_terminal_and_shows_what_there_is() {
     assert_eq!(lines[0], "Restore which checkpoint?");
     assert!(lines[1].starts_with("Enter shows its plan, q or Esc leaves"), "{wide}");
     let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
-    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL,", "OR", "[WHAT]"]);
+    assert_eq!(words(2), ["CHECKPOINT", "AGE", "CHANGED", "TRIGGER", "LABEL,", "OR", "[DETAILS]"]);
     assert!(lines[3].starts_with("> t:0 ") && lines[3].contains(" manual "), "{wide}");
     let at_changed = |line: usize| {
         let changed = lines[2].find("CHANGED").unwrap();

@@ -1,10 +1,11 @@
 //! `turnpoint purge` as a process: what it says, how it ends, and what other commands say afterwards.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::program::Program;
+use crate::support::program::{Program, run};
 use crate::support::tree::{build, file, link};
 
 fn captured() -> Program {
@@ -51,12 +52,12 @@ fn it_shows_what_goes_and_needs_a_yes() {
     fs::create_dir(program.workspace().join("d")).unwrap();
     let mut below = program.command(["purge", "../key.txt", "--dry-run"]);
     let below = below.current_dir(program.workspace().join("d"));
-    let below = crate::support::program::run(below).ok().stdout;
+    let below = run(below).ok().stdout;
     assert_eq!(below, shown.stdout.replace("purge copy.txt", "purge ../copy.txt"));
     // Typed there as it stands, that is the other one.
     let mut other = program.command(["purge", "../copy.txt", "--dry-run"]);
     let other = other.current_dir(program.workspace().join("d"));
-    let other = crate::support::program::run(other).ok().stdout;
+    let other = run(other).ok().stdout;
     assert!(other.contains("\n  copy.txt: 1 checkpoint, 1 version, 7 B\n"), "{other}");
 }
 
@@ -86,6 +87,59 @@ fn the_command_for_another_place_can_be_run_as_it_stands() {
     let omitted = program.run(["ls", "t:0", "--omitted"]).ok().stdout;
     assert!(omitted.contains("k [1]*.txt [not held: purged]"), "{omitted}");
     assert_eq!(program.run(["cat", "t:0", "k 1x.txt"]).ok().stdout, "another\n");
+}
+
+/// A command that purges for good reaches what it was told about, wherever it is typed.
+#[test]
+fn the_command_for_the_same_content_is_of_the_workspace_that_was_named() {
+    let program = captured();
+    let root = program.workspace();
+    let place = root.to_str().unwrap();
+    let listed = program.run(["list", "--json"]).ok().json();
+    let id = listed["checkpoints"][0]["workspace"].as_str().unwrap().to_owned();
+    // Another workspace has a path of that name.
+    let other = program.root().join("other");
+    build(&other, [("copy.txt", file("of another\n")), ("d/x", file("x\n"))]);
+    program.run(["-C", other.to_str().unwrap(), "capture", "--session", "t"]).ok();
+    let told = |words: &[&str], directory: &Path| {
+        let mut command = program.command([words, &["--dry-run"]].concat());
+        let shown = run(command.current_dir(directory)).ok();
+        let commands = shown.commands();
+        let [advice] = &*commands else { panic!("{commands:?}") };
+        let pasted = program.paste(&format!("{advice} --dry-run --json"), directory).ok().json();
+        assert_eq!(pasted["workspace"], *id, "{advice}");
+        assert_eq!(pasted["paths"][0]["path"], "copy.txt", "{advice}");
+        advice.clone()
+    };
+    let by_id = ["--workspace", &id, "purge", "key.txt"];
+    assert_eq!(told(&by_id, &other), format!("turnpoint --workspace {id} purge copy.txt"));
+    let below = ["--workspace", &id, "purge", "../key.txt"];
+    let expected = format!("turnpoint --workspace {id} purge ../copy.txt");
+    assert_eq!(told(&below, &other.join("d")), expected);
+    let named = ["-C", place, "purge", "key.txt"];
+    assert_eq!(told(&named, &other), format!("turnpoint -C {place} purge copy.txt"));
+}
+
+/// A workspace whose directory is gone has the content too, and somebody stands below another one.
+#[test]
+fn the_command_for_a_workspace_that_is_gone_is_typed_where_one_stands() {
+    let program = captured();
+    let gone = program.root().join("gone");
+    build(&gone, [("k.txt", file("secret\n"))]);
+    program.run(["-C", gone.to_str().unwrap(), "capture", "--session", "t"]).ok();
+    fs::remove_dir_all(&gone).unwrap();
+    let below = program.workspace().join("d");
+    fs::create_dir(&below).unwrap();
+    let place = program.workspace();
+    let named = ["-C", place.to_str().unwrap(), "purge", "key.txt", "--dry-run"];
+    for (words, directory) in
+        [(&["purge", "../key.txt", "--dry-run"][..], &*below), (&named, Path::new("/"))]
+    {
+        let shown = run(program.command(words).current_dir(directory)).ok();
+        let advice = shown.commands().into_iter().find(|it| it.contains("k.txt")).unwrap();
+        let pasted = program.paste(&format!("{advice} --dry-run"), directory).ok().stdout;
+        assert!(pasted.contains("\n  k.txt: 1 checkpoint, 1 version, 7 B\n"), "{advice}: {pasted}");
+    }
 }
 
 #[test]
@@ -161,7 +215,7 @@ fn a_workspace_that_is_gone_is_named_by_its_id() {
     let purge = |more: &[&str]| {
         let arguments = [&["purge", "key.txt", "copy.txt"], more].concat();
         let mut command = program.command(arguments);
-        crate::support::program::run(command.current_dir(&elsewhere))
+        run(command.current_dir(&elsewhere))
     };
     purge(&["--dry-run"]).exits(2);
     let said = purge(&["--workspace", &id, "--yes"]).ok().stdout;

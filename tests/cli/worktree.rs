@@ -227,6 +227,14 @@ fn a_work_tree_with_something_in_it_that_would_be_lost_stays() {
             let both =
                 format!("`turnpoint worktree remove --ignored --discard {id}` gives the rest");
             assert!(ignored.stderr.contains(&both), "{}", ignored.stderr);
+            // What is named does it, and asks too.
+            let command = ignored.commands().into_iter().find(|it| it.contains("--discard"));
+            let command = command.unwrap();
+            program.paste(&command, &program.workspace()).exits(3);
+            assert!(path.join("made.txt").exists());
+            program.paste(&format!("{command} --yes"), &program.workspace()).ok();
+            assert_cleared(&program);
+            continue;
         }
         // Given up only by saying so, and that asks.
         program.run(["worktree", "remove", &id, "--discard"]).exits(3);

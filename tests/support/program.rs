@@ -89,6 +89,17 @@ impl Program {
         command
     }
 
+    /// Runs a command that was told, as it stands, in a shell at `directory`.
+    #[track_caller]
+    pub(crate) fn paste(&self, command: &str, directory: &Path) -> Run {
+        let own = self.binary.parent().unwrap().to_owned();
+        let paths = std::env::var_os("PATH").unwrap();
+        let paths = std::iter::once(own).chain(std::env::split_paths(&paths));
+        let mut shell = self.other("bash");
+        shell.env("PATH", std::env::join_paths(paths).unwrap());
+        run(shell.args(["-c", command]).current_dir(directory))
+    }
+
     /// Copies the program to where another user may run it. Another process does it: what this one has open
     /// for writing is inherited by whatever another thread starts at that moment, and a program that is
     /// open for writing cannot be run.
@@ -137,6 +148,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// What stands between backticks on standard output, then on standard error, and is a command.
+    pub(crate) fn commands(&self) -> Vec<String> {
+        let told = [&self.stdout, &self.stderr];
+        let quoted = told.iter().flat_map(|text| text.split('`').skip(1).step_by(2));
+        quoted.filter(|it| it.starts_with("turnpoint ")).map(str::to_owned).collect()
+    }
+
     /// Fails unless the exit code is `code`.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {

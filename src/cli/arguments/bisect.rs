@@ -18,7 +18,7 @@ use clap::Args;
                         turnpoint bisect fix-login 0 12 -- cargo test\n  \
                         turnpoint bisect latest~5 latest -- sh -c '! grep -rq unwrap src'")]
 pub(crate) struct BisectArguments {
-    /// GOOD and BAD, each SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL
+    /// GOOD and BAD, each SEQ, SESSION SEQ, SESSION:SEQ, latest, latest~N, or @LABEL; BAD is of the session of GOOD
     #[arg(value_name = "CHECKPOINT", required = true)]
     pub(crate) words: Vec<OsString>,
     /// What tells good from bad, with its arguments, after `--`; it runs at the top of the directory

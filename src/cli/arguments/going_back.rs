@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
+use turnpoint::Spec;
 
 use super::count;
 use crate::cli::arguments::PathsArguments;
@@ -65,7 +66,11 @@ pub(crate) struct RewindArguments {
 }
 
 fn turns(text: &str) -> Result<NonZeroU32, String> {
-    count(text).map_err(|error| format!("{error}; `turnpoint restore` goes back to a checkpoint"))
+    // A number is of a turn, whatever is wrong with it.
+    let is_checkpoint = text.parse::<Spec>().is_ok() && text.parse::<u64>().is_err();
+    let hint =
+        if is_checkpoint { "\n\nhint: `turnpoint restore` goes back to a checkpoint" } else { "" };
+    count(text).map_err(|error| format!("{error}{hint}"))
 }
 
 /// Take back the newest restore of this workspace

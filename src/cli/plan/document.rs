@@ -49,7 +49,6 @@ struct PredecessorDocument {
 struct TakenBackDocument {
     verb: &'static str,
     origin: Option<OriginDocument>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<IdDocument>,
 }
 
