@@ -100,7 +100,8 @@ fn resolve_both(
 ///
 /// Of two words that are both a number or `latest`, and no third, both are checkpoints. A bare word that
 /// begins with `@` is a label where it comes first, or behind a session; in the place of B it is one unless
-/// `is_path` says that it is a path, seen from A. Where `at` names a time, that is A; where nothing names one, A is the newest.
+/// `is_path` says that it is a path, seen from A. Where `at` names a time, that is A; where nothing names one,
+/// A is the newest.
 pub(crate) fn sides<'a>(
     words: &'a [OsString],
     session: Option<&str>,

@@ -16,7 +16,7 @@ use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{FILE_NAME, ReadTx};
 use crate::journal::{Journal, JournalPhase};
-use crate::manifest::{Counts, Entry, EntryKind, Manifest, Trigger, read_entries};
+use crate::manifest::{Counts, Entry, EntryKind, Manifest, Trigger, read_entries, read_part};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::runs;
@@ -409,6 +409,8 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::show`]; [`Error::PathNotFound`].
+    ///
+    /// Cost: the pages that may have them.
     pub fn entries(
         &self,
         id: &CheckpointId,
@@ -417,19 +419,20 @@ impl Store {
     ) -> Result<Vec<Entry>> {
         let reading = self.reading(&id.session, monitor)?;
         let (manifest, _) = reading.require(id)?;
-        let mut entries = read_entries(&reading.blobs, &manifest.tree)?;
-        if !path.is_root() {
-            let omitted = entries.iter().find_map(|entry| match entry.kind {
-                EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => {
-                    Some(reason)
-                }
-                _ => None,
-            });
-            entries.retain(|entry| entry.path.is_at_or_below(path));
-            if entries.is_empty() {
-                let checkpoint = manifest.id;
-                return Err(Error::PathNotFound { checkpoint, path: path.clone(), omitted });
-            }
+        let (source, tree) = (&reading.blobs, &manifest.tree);
+        if path.is_root() {
+            return read_entries(source, tree);
+        }
+        // With what is above it, which may have been left out as a whole.
+        let mut entries = read_part(source, tree, std::slice::from_ref(path))?;
+        let omitted = entries.iter().find_map(|entry| match entry.kind {
+            EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => Some(reason),
+            _ => None,
+        });
+        entries.retain(|entry| entry.path.is_at_or_below(path));
+        if entries.is_empty() {
+            let checkpoint = manifest.id;
+            return Err(Error::PathNotFound { checkpoint, path: path.clone(), omitted });
         }
         Ok(entries)
     }

@@ -522,7 +522,7 @@ fn two_labels_are_compared_and_one_that_is_a_path_too_is_not_guessed() {
         assert_eq!(found["after"]["seq"], Value::Null);
     }
     // No session was named, and nothing was taken for a label of the one that the variable names.
-    let mut with_session = program.command(["diff", "t:0", "@types", "--json"]);
+    let mut with_session = program.command(["diff", "0", "@types", "--json"]);
     let found = run(with_session.env("TURNPOINT_SESSION", "s")).ok().json();
     assert_eq!(found["notices"], Value::Null, "{found}");
     assert_eq!(changes(&found).len(), 1, "{found}");

@@ -100,6 +100,17 @@ fn what_does_not_exist_or_is_malformed_ends_with_2() {
 }
 
 #[test]
+fn what_is_no_turn_hears_of_restore_only_where_it_is_a_checkpoint() {
+    let program = captured();
+    for (word, is_checkpoint) in [("0", false), ("x", false), ("s:0", true), ("latest~1", true)] {
+        let told = program.run(["rewind", word]).exits(2).stderr;
+        assert!(told.contains("a number from 1 on is expected"), "{told}");
+        let hint = "\nhint: `turnpoint restore` goes back to a checkpoint\n";
+        assert_eq!(told.contains(hint), is_checkpoint, "{told}");
+    }
+}
+
+#[test]
 fn a_damaged_checkpoint_names_what_can_be_done() {
     let program = captured();
     fs::write(manifest(&program), "damaged").unwrap();

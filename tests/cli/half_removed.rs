@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::support::ground::ground;
+use crate::support::packs;
 use crate::support::program::{Program, run};
 use crate::worktree::{assert_cleared, cat, exec, find_record, git_that, only, program, runs};
 use crate::worktree_removal::bound;
@@ -234,6 +235,8 @@ fn a_checkpoint_of_which_pages_are_lost_is_stored_again() {
     exec(&program, &["--session", "s"], script).ok();
     let (id, _) = only(&program);
     cut(&program, ":");
+    // Its pages are many enough for a pack.
+    packs::make_loose(&program.store());
     let kept = runs(&program, &[])[0]["kept"].clone();
     let manifest = program.store().join(format!("s/{}.json", kept["seq"]));
     let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
