@@ -1,7 +1,9 @@
-//! What git has left of a work tree that it could not remove and has forgotten: nobody but us can say what is
-//! in it, or take it away.
+//! What is in a work tree, file by file, and taking it away: only what is still as it was when it was held goes.
+//! git would delete what was written since. Also what git has left of one that it could not remove and has
+//! forgotten: nobody but us can say what is in that.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::disk::{self, Dir, FileKind, FileStat};
@@ -54,6 +56,8 @@ impl Leftover {
                 Err(error) if disk::is_withheld(&error) => {
                     found.closed.push((path.clone(), "unreadable"));
                 }
+                // It went since its name was read.
+                Err(error) if is_kind(&error, ErrorKind::NotFound) => continue,
                 Err(error) => return Err(error),
             }
             if !path.is_root() {
@@ -133,20 +137,33 @@ impl Leftover {
         LeftOut { paths, ..left_out }
     }
 
-    /// Removes it, with the directory itself; where `all`, also what has come since. What cannot be removed does
-    /// not stop the rest.
+    /// Removes it, with the directory itself; where `all`, also what has come since. Of `unheld`, and what is
+    /// below, no matter what it is by now. What cannot be removed does not stop the rest.
     ///
     /// # Errors
-    /// [`IsolationError::Changing`] where a file is not the one that was found: it stays.
+    /// [`IsolationError::Changing`] where a file is not the one that was found, or one has come: these stay.
     /// [`IsolationError::NotRemoved`], [`Error::Io`].
-    pub(crate) fn remove(self, record: &RunRecord, all: bool) -> Result<()> {
+    pub(crate) fn remove(
+        self,
+        record: &RunRecord,
+        unheld: &[(RelPath, String)],
+        all: bool,
+    ) -> Result<()> {
         let id = record.id.to_string();
+        let changing = || Err(IsolationError::Changing { path: record.path() }.into());
         let place = above(record)?;
         disk::open_up(&place, id.as_bytes())?;
         let Self { files, directories, .. } = if all { Self::of(record)? } else { self };
         let top = open(record)?;
+        let unheld: HashSet<&RelPath> = unheld.iter().map(|(path, _)| path).collect();
+        let is_unheld =
+            |path: &RelPath| path.ancestors().chain([path.clone()]).any(|it| unheld.contains(&it));
+        // The link to its repository last: without it git judges nothing of what is left.
+        let (links, files): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|(path, _)| path.as_bytes() == b".git");
         let mut stuck = Stuck::default();
         for (path, then) in &files {
+            let then = (!is_unheld(path)).then_some(then);
             stuck.take(path, unlink(record, &top, path, then))?;
         }
         for path in directories.iter().rev() {
@@ -155,11 +172,26 @@ impl Leftover {
                 stuck.take(path, above.and_then(|above| above.remove_dir(path.name())))?;
             }
         }
-        if stuck.paths.is_empty() {
-            return place.remove_dir(id.as_bytes());
+        if !stuck.paths.is_empty() {
+            return Err(
+                IsolationError::NotRemoved { path: record.path(), stuck: stuck.paths }.into()
+            );
         }
-        Err(IsolationError::NotRemoved { path: record.path(), stuck: stuck.paths }.into())
+        if stuck.has_more || top.names()?.len() > links.len() {
+            return changing();
+        }
+        for (path, then) in &links {
+            unlink(record, &top, path, Some(then))?;
+        }
+        match place.remove_dir(id.as_bytes()) {
+            Err(error) if is_kind(&error, ErrorKind::DirectoryNotEmpty) => changing(),
+            removed => removed,
+        }
     }
+}
+
+fn is_kind(error: &Error, kind: ErrorKind) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == kind)
 }
 
 /// What could not be removed.
@@ -169,11 +201,18 @@ struct Stuck {
     paths: Vec<(RelPath, String)>,
     /// The directories that it is in.
     above: HashSet<RelPath>,
+    /// Whether something has come into one of the directories.
+    has_more: bool,
 }
 
 impl Stuck {
     fn take(&mut self, path: &RelPath, removed: Result<()>) -> Result<()> {
         match removed {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::DirectoryNotEmpty => {
+                self.above.extend(path.ancestors());
+                self.has_more = true;
+                Ok(())
+            }
             Err(Error::Io { source, .. }) => {
                 self.above.extend(path.ancestors());
                 self.paths.push((path.clone(), source.to_string()));
@@ -184,14 +223,16 @@ impl Stuck {
     }
 }
 
-/// Removes a file that is still as it was found `then`.
-fn unlink(record: &RunRecord, top: &Dir, path: &RelPath, then: &FileStat) -> Result<()> {
+/// Removes a file that is still as it was found `then`, where that matters.
+fn unlink(record: &RunRecord, top: &Dir, path: &RelPath, then: Option<&FileStat>) -> Result<()> {
     let above = top.open_dir(&path.parent().unwrap_or_default())?;
     // Of several names of one file each that goes changes its time.
     let is_as_then = |now: FileStat| {
-        now.is_same_inode(then)
-            && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
-            && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
+        then.is_none_or(|then| {
+            now.is_same_inode(then)
+                && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
+                && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
+        })
     };
     match above.stat(path.name())? {
         Some(now) if is_as_then(now) => above.unlink(path.name()),

@@ -136,7 +136,7 @@ pub(crate) fn unknown(record: &RunRecord) -> Error {
 }
 
 /// Refuses a work tree that somebody is at work in, or that a person has locked, or on or in which something is
-/// mounted: what is there is not of the run, and git deletes it with the rest.
+/// mounted: what is there is not of the run.
 ///
 /// # Errors
 /// [`IsolationError::InUse`], [`IsolationError::Locked`], [`IsolationError::Mounted`]; [`Error::Io`] where the
@@ -504,8 +504,8 @@ pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
     administration.map_or(Ok(()), |it| git::lead_back(it, &record.path()))
 }
 
-/// Removes the work tree and the branch, each also where the other cannot be removed, and the directories
-/// above it that are empty then. In directories of this user that may not be written to, what is in them is
+/// Removes what git keeps of the work tree, a half-made one with all that is in it, and the branch, each also
+/// where the other cannot be removed, and the directories above it that are empty then. In directories of this user that may not be written to, what is in them is
 /// removed all the same. The branch stays where it does not lead to `commit`, up to which it is
 /// held; returns whether it is gone.
 ///

@@ -119,7 +119,7 @@ struct Held {
     /// The commit that its branch led to.
     branch: Option<String>,
     left_out: LeftOut,
-    /// What git has forgotten of it.
+    /// What was in it before it was held, or what git has forgotten of it.
     leftover: Option<Leftover>,
 }
 
@@ -216,7 +216,7 @@ impl Store {
             monitor.notice(&Notice::LeftOut { path: record.path(), paths, files, bytes });
         }
         if let Some(leftover) = leftover {
-            leftover.remove(record, options.discard)?;
+            leftover.remove(record, &left_out.paths, options.discard)?;
         }
         let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
         tell_branch(record, is_gone, monitor);
@@ -307,18 +307,16 @@ impl Store {
         let mut may_be_held = record.state == RunState::Removing;
         let mut is_healing = false;
         for _ in 0..limits::REMOVAL_LOOKS_MAX {
+            // Before everything else: what is written from here on is captured, or is not as it was then.
+            let is_there = matches!(found.stage, Stage::Whole(_) | Stage::Forgotten);
+            let leftover = is_there.then(|| Leftover::of(record)).transpose()?;
             let seen = isolate::look(record, found, options, monitor)?;
             record.refs = isolate::keep(record, found, &seen, monitor)?;
             let mut left = isolate::submodules(found)?;
             let branch = seen.branch();
-            match found.stage {
-                Stage::Whole(_) => {}
-                Stage::Gone => {
-                    refuse_lost(&path, &left, options)?;
-                    return Ok(Held { branch, ..Held::default() });
-                }
-                Stage::Forgotten => {
-                    let leftover = Leftover::of(record)?;
+            match (&found.stage, leftover.as_ref()) {
+                (Stage::Whole(_), _) => {}
+                (Stage::Forgotten, Some(forgotten)) => {
                     let held = self.held_of(record, monitor)?;
                     let reading = self.read(monitor)?;
                     let is_stored = |hash: BlobHash, size: u64| match &reading {
@@ -328,12 +326,16 @@ impl Store {
                         }
                         None => Ok(false),
                     };
-                    left.extend(leftover.not_held(record, &held, &is_stored, monitor)?);
+                    left.extend(forgotten.not_held(record, &held, &is_stored, monitor)?);
                     refuse_lost(&path, &left, options)?;
-                    let left_out = leftover.left_out(left);
-                    return Ok(Held { branch, left_out, leftover: Some(leftover) });
+                    let left_out = forgotten.left_out(left);
+                    return Ok(Held { branch, left_out, leftover });
                 }
-                Stage::HalfMade | Stage::Unlinked => return Err(isolate::unknown(record)),
+                (Stage::Gone, _) => {
+                    refuse_lost(&path, &left, options)?;
+                    return Ok(Held { branch, ..Held::default() });
+                }
+                _ => return Err(isolate::unknown(record)),
             }
             let mut held = None;
             if may_be_held {
@@ -386,7 +388,7 @@ impl Store {
                 refuse_lost(&path, &left, options)?;
                 let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
                 refuse_lost(&path, &closed, options)?;
-                return Ok(Held { branch, left_out, leftover: None });
+                return Ok(Held { branch, left_out, leftover });
             }
         }
         Err(IsolationError::Changing { path }.into())

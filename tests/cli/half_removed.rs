@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::support::ground::ground;
 use crate::support::packs;
 use crate::support::program::{Program, run};
-use crate::worktree::{assert_cleared, cat, exec, find_record, git_that, only, program, runs};
+use crate::worktree::{
+    assert_cleared, cat, exec, find_record, git_that_removes, only, program, runs,
+};
 use crate::worktree_removal::bound;
 
 /// Has git come to no end with the removal of the only run: where it is to begin, it does `script` and fails. In
@@ -19,7 +21,7 @@ fn cut(program: &Program, script: &str) -> (String, PathBuf) {
     let known = "kept=$($git rev-parse --path-format=absolute --git-common-dir)/worktrees; \
                  eval tree=\\${$#}";
     let script = format!("{known}; {script}; exit 128");
-    let git = git_that(program, "*worktree\\ remove*", &script);
+    let git = git_that_removes(program, &path, &script);
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
     let text = fs::read(find_record(program, &id)).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&text).unwrap()["state"], "removing");
@@ -51,7 +53,7 @@ fn what_git_could_not_delete_goes_with_the_next_removal_where_it_is_held() {
         exec(&program, &[], &script).ok();
         let (id, path) = only(&program);
         let close = "eval tree=\\${$#}; chmod 555 \"$tree/d\"";
-        let git = git_that(&program, "*worktree\\ remove*", close);
+        let git = git_that_removes(&program, &path, close);
         let words = ["worktree", "remove", &id, "--yes"];
         let failed = run(bound(&program, &words).env("PATH", git)).exits(1);
         assert!(failed.stderr.contains("failed to delete"), "{}", failed.stderr);
@@ -302,7 +304,7 @@ fn what_is_ignored_goes_on_to_be_held_once_it_was() {
     let program = program();
     exec(&program, &[], "echo made > made; mkdir build; echo 1 > build/x").ok();
     let (id, path) = cut(&program, ":");
-    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    let git = git_that_removes(&program, &path, "exit 128");
     let words = ["worktree", "remove", &id, "--yes", "--ignored"];
     run(program.command(words).env("PATH", git)).exits(1);
     fs::write(path.join("build/x"), "2\n").unwrap();
@@ -320,9 +322,9 @@ fn what_is_held_twice_is_applied() {
     let program = program();
     let script = "echo made > made.txt; mkdir closed; echo 1 > closed/x; chmod 555 closed";
     exec(&program, &[], script).ok();
-    let (id, _) = only(&program);
+    let (id, path) = only(&program);
     let script = "eval tree=\\${$#}; rm \"$tree/c.txt\"; exit 128";
-    let git = git_that(&program, "*worktree\\ remove*", script);
+    let git = git_that_removes(&program, &path, script);
     let words = ["worktree", "remove", &id, "--yes", "--discard"];
     run(program.command(words).env("PATH", git)).exits(1);
     program.run(["worktree", "remove", &id, "--yes"]).ok();

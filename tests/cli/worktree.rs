@@ -971,9 +971,9 @@ fn what_is_in_the_place_of_what_git_could_not_delete_is_left_alone() {
     let program = program();
     exec(&program, &[], "echo made > made").ok();
     let (id, path) = only(&program);
-    let git = git_that(
+    let git = git_that_removes(
         &program,
-        "*worktree\\ remove*",
+        &path,
         "eval tree=\\${$#}; rm -r \"$tree/.git\"; \
         rm -r \"$($git rev-parse --git-common-dir)/worktrees\"; exit 128",
     );
@@ -1031,6 +1031,16 @@ fn the_report_names_the_run() {
     let seen = report();
     assert_eq!(seen["removed"]["run"], seen["run"]);
     assert!(seen["removed"]["kept"]["seq"].is_u64());
+}
+
+/// A directory with a `git` that, where it is to remove the work tree at `path`, finds everything in it as it is
+/// now, and does `script`: as if it were git that deletes, as it was once, or somebody who puts things back.
+pub(crate) fn git_that_removes(program: &Program, path: &Path, script: &str) -> std::ffi::OsString {
+    let saved = program.root().join("saved-tree");
+    run(program.other("rm").arg("-rf").arg(&saved)).ok();
+    run(program.other("cp").arg("-a").arg(path).arg(&saved)).ok();
+    let back = format!("cp -a {} {}", saved.display(), path.display());
+    git_that(program, "*worktree\\ remove*", &format!("{back}; {script}"))
 }
 
 /// A directory with a `git` that does `script` where its words match `pattern`, and else what git does.
@@ -1154,7 +1164,7 @@ fn a_second_removal_holds_what_more_is_asked_of_it() {
     let program = program();
     exec(&program, &[], "echo made > made; echo 2 > y.log").ok();
     let (id, path) = only(&program);
-    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    let git = git_that_removes(&program, &path, "exit 128");
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
     let record: Value =
         serde_json::from_slice(&fs::read(find_record(&program, &id)).unwrap()).unwrap();

@@ -11,7 +11,9 @@ use serde_json::Value;
 use crate::support::ground::ground;
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
-use crate::worktree::{assert_cleared, cat, exec, git_that, led_to, only, program, runs};
+use crate::worktree::{
+    assert_cleared, cat, exec, git_that, git_that_removes, led_to, only, program, runs,
+};
 
 /// The program as somebody to whom permissions mean something: to root they mean nothing.
 pub(crate) fn bound(program: &Program, words: &[&str]) -> Command {
@@ -262,7 +264,7 @@ fn what_came_since_a_removal_was_cut_is_not_lost_by_the_next() {
     let program = program();
     exec(&program, &[], "echo made > made; echo 1 > x.log").ok();
     let (id, path) = only(&program);
-    let git = git_that(&program, "*worktree\\ remove*", "exit 128");
+    let git = git_that_removes(&program, &path, "exit 128");
     run(program.command(["worktree", "remove", &id, "--yes"]).env("PATH", git)).exits(1);
     let kept = |removed: bool| {
         let words: &[&str] = if removed { &["--removed"] } else { &[] };

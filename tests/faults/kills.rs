@@ -1,6 +1,6 @@
 //! The program killed at each call that changes something on a disk, and what is found and done then.
 //!
-//! Each operation is killed at about 16 points, spread over the calls that it makes.
+//! Each operation is killed at about 12 points, spread over the calls that it makes.
 //! `TURNPOINT_EVERY_STEP=1` kills it at each of them, which takes several minutes, and works in the
 //! directory for temporary files instead of in memory.
 
@@ -19,7 +19,7 @@ use crate::support::fingerprint::{self, Fingerprint};
 use crate::support::program::{Run, run};
 
 /// How many points of each operation.
-const POINTS: usize = 16;
+const POINTS: usize = 12;
 /// How many of one that takes long, or has its steps in common with another.
 const POINTS_FEW: usize = 10;
 

@@ -396,3 +396,41 @@ fn a_run_is_made_although_another_removes_the_directory_of_runs_meanwhile() {
         ground.assert_cleared("it was made");
     }
 }
+
+/// Between the last look at a work tree and its end somebody writes into it, from elsewhere.
+#[test]
+fn what_is_written_into_a_work_tree_that_is_being_removed_stays() {
+    let mut ground = Ground::new(Program::new(BINARY));
+    // Another one like it shows where it unlinks.
+    let twin = ground.prepare(Operation::Remove);
+    let twin: Vec<&str> = twin.iter().map(String::as_str).collect();
+    let steps = steps::with(&ground.program, &twin, "unlink,unlinkat");
+    let words = ground.prepare(Operation::Remove);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let top = ground.program.workspace().join(".turnpoint/worktrees").join(words[2]);
+    let first = steps.iter().find(|step| step.text.contains("\"a.txt\"")).unwrap();
+    let held = first.hold(&ground.program, &words).unwrap();
+    fs::write(top.join("many/7"), "written\n").unwrap();
+    fs::write(top.join("many/come"), "come\n").unwrap();
+    fs::write(top.join("y.log"), "ignored\n").unwrap();
+    let told = held.go_on();
+    assert_eq!(told.code, 3, "{}{}", told.stdout, told.stderr);
+    assert!(told.stderr.contains("changing"), "{}", told.stderr);
+    assert_eq!(fs::read_to_string(top.join("many/7")).unwrap(), "written\n");
+    assert_eq!(fs::read_to_string(top.join("many/come")).unwrap(), "come\n");
+    // And then all of it is held, what was taken away before that too.
+    ground.program.run(&words).ok();
+    assert!(!top.exists());
+    let removed = ground.program.run(["worktree", "list", "--removed", "--json"]).ok().json();
+    let run = removed["runs"].as_array().unwrap().iter().find(|it| it["run"] == words[2]).unwrap();
+    let content = |at: &Value, path: &str| {
+        let id = format!("{}:{}", at["session"].as_str().unwrap(), at["seq"]);
+        ground.program.run(["cat", &id, path]).ok().stdout
+    };
+    let further = &run["further"][0];
+    assert_eq!(content(further, "many/7"), "written\n", "{removed}");
+    assert_eq!(content(further, "many/come"), "come\n");
+    assert_eq!(content(&run["kept"], "many/7"), "7\n".repeat(50));
+    assert_eq!(content(&run["kept"], "a.txt"), "later 2\n");
+    ground.program.git(["fsck", "--strict"]);
+}
