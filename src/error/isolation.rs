@@ -368,9 +368,12 @@ impl IsolationError {
             Self::Changing { .. } => "end what writes there, and try again".to_owned(),
             Self::ApplyConflicts { id, before, after, checkout, conflicts } => {
                 let [there, here] = sides(checkout, [before, after], before, conflicts);
+                // The work tree may be gone, the checkpoint is there.
                 format!(
                     "nothing was written; {there} shows what was done there, {here} what was done here; \
-                     change one side, here or in the work tree of {id}, and try again"
+                     change one side, here or in the work tree of {id} if that is still there, and try again; \
+                     `turnpoint cat {} PATH` writes what the run made of a file",
+                    after.shell_word()
                 )
             }
             Self::ChangesUnknown { kept: Some(kept), .. } => {
