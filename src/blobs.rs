@@ -10,6 +10,7 @@
 //! index. It must be told that a blob is needed (a pin, committed) *before* it is asked whether the
 //! blob is there; in that order no sweep can take the blob away between the two.
 
+mod checked;
 mod frame;
 mod pack;
 mod packs;
@@ -26,23 +27,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::blobs::checked::{declared_size, decode_checked, other_size};
 use crate::blobs::frame::DecodeError;
 use crate::blobs::pack::Section;
 use crate::blobs::packs::Packs;
 use crate::disk::{self, Dir, FileKind, FileStat, file_stat, make_private_dir};
 use crate::error::{BadFile, Error, IoContext, Result};
-use crate::hash::{BlobHash, BlobHasher};
+use crate::hash::BlobHash;
 use crate::id::{OperationId, PackId};
 use crate::limits::{self, Packing};
 use crate::manifest::PageSource;
 use crate::path::RelPath;
 
+pub(crate) use checked::is_frame_of;
 pub(crate) use pack::{Frame, NAME_BYTES, Pack};
 pub(crate) use packs::PackList;
 pub(crate) use staging::{Published, PutOutcome, Staging};
-
-/// A frame up to this length is read at once.
-const SHORT_FRAME_BYTES_MAX: u64 = 128 * 1024;
 
 /// Whether a blob is in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -634,55 +634,6 @@ fn seek_packed<T, E: From<Error>>(
     Ok(None)
 }
 
-/// Decodes a frame and compares size and hash. The bytes go to `output` before they can all be compared.
-fn decode_checked(
-    frame: &mut Section<'_>,
-    hash: BlobHash,
-    size: Option<u64>,
-    output: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), DecodeError> {
-    let unreadable = |error| DecodeError::Damaged(format!("it cannot be read: {error}"));
-    // Most frames are short: one read gives the header too.
-    let mut short = Vec::new();
-    let mut in_memory: &[u8];
-    let (declared, input): (_, &mut dyn io::Read) = if frame.left() <= SHORT_FRAME_BYTES_MAX {
-        short.reserve_exact(usize::try_from(frame.left()).unwrap_or(0));
-        frame.read_to_end(&mut short).map_err(unreadable)?;
-        in_memory = &short;
-        (frame::declared_size(&short[..short.len().min(frame::HEADER_BYTES_MAX)]), &mut in_memory)
-    } else {
-        (declared_size(frame), frame)
-    };
-    let declared = declared.map_err(DecodeError::Damaged)?;
-    if let Some(size) = size
-        && size != declared
-    {
-        return Err(DecodeError::Damaged(other_size(declared, size)));
-    }
-    let mut hasher = BlobHasher::default();
-    frame::decode(input, declared, &mut |piece| {
-        hasher.update(piece);
-        output(piece)
-    })?;
-    let found = hasher.finish();
-    if found != hash {
-        return Err(DecodeError::Damaged(format!("its content has the hash {found}")));
-    }
-    Ok(())
-}
-
-/// Whether `bytes` is one frame whose content has that hash. Only for content short enough for a pack.
-pub(crate) fn is_frame_of(bytes: &[u8], hash: BlobHash) -> bool {
-    frame::decode_whole(bytes).is_some_and(|content| BlobHash::of(&content) == hash)
-}
-
-/// The size of the content that a frame declares, or what is wrong.
-fn declared_size(frame: &Section<'_>) -> Result<u64, String> {
-    let mut header = [0; frame::HEADER_BYTES_MAX];
-    let filled = frame.peek(&mut header).map_err(|error| format!("it cannot be read: {error}"))?;
-    frame::declared_size(&header[..filled])
-}
-
 /// Whether a frame declares just that size, and is as long as it should be, where that is known.
 fn declares(place: &Place<'_>, size: u64, stored_size: Option<u64>) -> Tried<u64> {
     let stored = place.stored_size;
@@ -706,10 +657,6 @@ fn presence(sought: Sought<u64>) -> Presence {
         Sought::Absent => Presence::Absent,
         Sought::Wrong(reason) => Presence::Wrong { reason },
     }
-}
-
-fn other_size(declared: u64, expected: u64) -> String {
-    format!("it declares {declared} bytes of content where {expected} are expected")
 }
 
 /// `<2 hex>/<64 hex>`.

@@ -170,6 +170,20 @@ pub enum Error {
         omitted: Option<crate::manifest::OmitReason>,
     },
 
+    /// The checkpoint was made of the paths that a restore was about to change, and this is none of them.
+    #[error(
+        "checkpoint {checkpoint} was made of the paths that a restore was about to change, and `{path}` is \
+         not one of them"
+    )]
+    PathNotCovered {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// The path asked for.
+        path: RelPath,
+        /// The checkpoint before it.
+        before: Option<CheckpointId>,
+    },
+
     /// The manifest, or a page of it, cannot be read or understood.
     #[error("checkpoint {checkpoint} cannot be read: {}: {reason}", path.display())]
     CheckpointUnreadable {
@@ -485,6 +499,7 @@ impl Error {
             | Self::CheckpointNotFound { .. }
             | Self::Pruned { .. }
             | Self::PathNotFound { .. }
+            | Self::PathNotCovered { .. }
             | Self::WorkspaceMissing { .. }
             | Self::WorkspaceNotDirectory { .. }
             | Self::WorkspaceNotFound { .. }
@@ -559,6 +574,7 @@ impl Error {
             Self::CheckpointNotFound { .. } => "checkpoint-not-found",
             Self::Pruned { .. } => "pruned",
             Self::PathNotFound { .. } => "path-not-found",
+            Self::PathNotCovered { .. } => "path-not-covered",
             Self::CheckpointUnreadable { .. } => "checkpoint-unreadable",
             Self::OtherWorkspace { .. } => "other-workspace",
             Self::WorkspaceMissing { .. } => "workspace-missing",

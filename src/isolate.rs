@@ -1,8 +1,8 @@
 //! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing
 //! it.
 //!
-//! The facade puts checkpoints in between. Nothing here deletes anything of a work tree but by git, other than
-//! what git has left of one and does not know any more.
+//! The facade puts checkpoints in between. Of a work tree nothing is deleted but what is still as it was when it
+//! was held, or what nobody holds and that was said of; git takes away what it keeps of it.
 
 mod extras;
 mod leftover;

@@ -90,7 +90,7 @@ pub enum Coverage {
     Full,
     /// The caller promised that only these directories changed; the rest is the base's.
     Hinted(Vec<String>),
-    /// Only given paths were looked at; the rest is the base's, and nothing is evidence of absence.
+    /// Only given paths were looked at; the rest is the base's, and no evidence of absence.
     Paths,
 }
 

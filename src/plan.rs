@@ -574,8 +574,9 @@ impl<'a> Planner<'a> {
             .into_iter()
             .rev()
             .find_map(|ancestor| self.then(&ancestor));
-        // That an earlier restore made it is evidence enough that it was not there before.
-        let is_made = matches!(self.input.selection, Selection::Touched(_));
+        // That an earlier restore made it is evidence enough that it was not there before; and a checkpoint of
+        // given paths was made by looking at each of them.
+        let is_made = matches!(self.input.selection, Selection::Touched(_) | Selection::Only(_));
         match ancestor.map(|entry| &entry.kind) {
             Some(EntryKind::Dir { .. }) if is_made => {}
             Some(EntryKind::Dir { listed: Listed::Whole }) if self.input.then_is_full => {}

@@ -39,8 +39,8 @@ const NAME: &str = "audited";
 /// # Errors
 /// [`Error::Cancelled`]; where the index cannot be asked.
 ///
-/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file
-/// and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
+/// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file, its
+/// writing where packs came, and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
 /// open and one short read for each content.
 pub(crate) fn audit(
     access: &Access,
@@ -54,9 +54,13 @@ pub(crate) fn audit(
         access.index.read("list lost blobs", |tx| tx.lost_blobs())?.into_iter().collect();
     let audited = read_audited(access, workspace, &known);
     let root = (base.tree.root, base.tree.root_size);
-    if audited.is_some_and(|audited| are_among(&audited, &packs))
+    if let Some(audited) = audited
+        && are_among(&audited, &packs)
         && (known.contains_key(&root.0) || matches!(look_at(access, root, None), Ok(None)))
     {
+        if audited.len() < packs.len() {
+            write_audited(access, workspace, &known, &packs);
+        }
         return Ok(());
     }
     let Findings { lost, unread } = look_at_all(access, workspace, base, monitor)?;

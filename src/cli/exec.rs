@@ -482,6 +482,12 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
         Some(RunAccount { id, branch, removed: None, .. }) => {
             style.complain(Kind::Note, &format!("it is in {path}, on branch {branch}"));
             if !is_same {
+                if let Some(after) = &account.after {
+                    let (before, after) = (account.before.shell_word(), after.shell_word());
+                    let text =
+                        format!("`turnpoint diff {before} {after} --patch` shows it line by line");
+                    style.complain(Kind::Hint, &text);
+                }
                 let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
                 style.complain(Kind::Hint, &text);
             }

@@ -64,6 +64,7 @@ impl Failure {
     pub(crate) fn seen_from(mut self, place: &str) -> Self {
         if let Self::Library { error, hint: hint @ None } = &mut self
             && let Error::PathNotFound { .. }
+            | Error::PathNotCovered { .. }
             | Error::NoCheckpoint { .. }
             | Error::CheckpointNotFound { .. }
             | Error::LabelNotFound { .. }
@@ -203,6 +204,14 @@ fn hint_of(error: &Error) -> Option<String> {
         // A number is given only once: one before all that there are was dropped.
         Error::CheckpointNotFound { seq, nearest, .. } if nearest.iter().all(|it| it > seq) => {
             format!("{}; `turnpoint operations` says what was dropped", error.hint()?)
+        }
+        // A removed run's, or that of a directory that was moved.
+        Error::OtherWorkspace { checkpoint, root } if !root.is_dir() => {
+            let checkpoint = checkpoint.shell_word();
+            format!(
+                "that directory is gone; `turnpoint cat {checkpoint} PATH > FILE` writes a file of it, \
+                 `turnpoint restore {checkpoint} PATH --into . --overlay` lays it over what is here"
+            )
         }
         Error::NothingToUndo { .. } => {
             "it takes back what restore, rewind, revert, redo and `worktree apply` did; `turnpoint operations` \

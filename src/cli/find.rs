@@ -1,13 +1,16 @@
 //! `turnpoint find`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use serde::Serialize;
 use turnpoint::clock::Timestamp;
 use turnpoint::compare::NamePattern;
+use turnpoint::id::SessionName;
 use turnpoint::manifest::EntryKind;
-use turnpoint::path::printable;
+use turnpoint::path::{printable, shell_word};
 use turnpoint::{FoundPath, FoundPaths};
 
 use crate::cli::arguments::FindArguments;
@@ -63,7 +66,24 @@ pub(crate) fn run(arguments: &FindArguments, context: &mut Context) -> Outcome<E
         print(&found, arguments, context)?;
     }
     tell_unreadable(&found.unreadable, context);
+    if arguments.session.is_none() {
+        tell_removed_runs(&root, arguments, context);
+    }
     Ok(Exit::damaged_if(!found.unreadable.is_empty()))
+}
+
+/// Says where the files of removed runs can be looked for: they are of other workspaces, and those are gone.
+fn tell_removed_runs(root: &Path, arguments: &FindArguments, context: &mut Context) {
+    // Outside of a repository there are no runs.
+    let Ok(listing) = context.store.runs(root, true, &()) else { return };
+    let kept = listing.runs.iter().filter_map(|run| run.kept.as_ref());
+    let sessions: BTreeSet<&SessionName> = kept.map(|kept| &kept.session).collect();
+    let Some(session) = sessions.last() else { return };
+    let (name, session) = (shell_word(&arguments.name), shell_word(session.as_str()));
+    let place = context.place();
+    context.remark(format!(
+        "what removed runs had was not looked through: `turnpoint {place}find {name} --session {session}`"
+    ));
 }
 
 fn document(found: &FoundPaths) -> FindDocument<'_> {

@@ -18,6 +18,7 @@ use crate::cli::failure::Outcome;
 use crate::cli::format;
 use crate::cli::json::{CheckpointDocument, IdDocument, RootDocument, UnreadableDocument};
 use crate::cli::printer::{Kind, Printer};
+use crate::cli::show;
 use crate::cli::table::{Align, Table};
 
 /// From this width on there is room for the time of day and the number of files.
@@ -261,7 +262,7 @@ fn table(items: &[&ListItem], width: Option<usize>) -> Table {
     table
 }
 
-/// The marks, the label and the note.
+/// The marks, the label, or what a safety checkpoint was made before, and the note.
 fn remarks(summary: &CheckpointSummary) -> String {
     let mut parts = Vec::new();
     if !summary.complete {
@@ -270,8 +271,13 @@ fn remarks(summary: &CheckpointSummary) -> String {
     if summary.pinned {
         parts.push("[pinned]".to_owned());
     }
-    if let Some(label) = &summary.label {
-        parts.push(printable(label.as_bytes()));
+    if summary.is_part {
+        parts.push("[some paths]".to_owned());
+    }
+    match (&summary.label, &summary.restore) {
+        (Some(label), _) => parts.push(printable(label.as_bytes())),
+        (None, Some(restore)) => parts.push(format!("({})", show::before(restore))),
+        (None, None) => {}
     }
     if let Some(note) = &summary.note {
         parts.push(format!("({})", printable(note.as_bytes())));

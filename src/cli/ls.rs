@@ -7,6 +7,7 @@ use turnpoint::clock::Timestamp;
 use turnpoint::id::CheckpointId;
 use turnpoint::manifest::{Entry, EntryKind, Listed};
 use turnpoint::path::{RelPath, printable};
+use turnpoint::plan::Selection;
 
 use crate::cli::arguments::LsArguments;
 use crate::cli::context::Context;
@@ -14,6 +15,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::json::{IdDocument, PathDocument, text_and_bytes};
+use crate::cli::show;
 use crate::cli::table::{Align, Table};
 use crate::cli::target::{self, Target};
 
@@ -72,6 +74,11 @@ pub(crate) fn run(arguments: &LsArguments, context: &mut Context) -> Outcome<Exi
     };
     let id = context.resolve(&spec)?;
     let mut entries = context.run(|store, monitor| store.entries(&id, &path, monitor))?;
+    if let Some(only) = context.run(|store, monitor| store.paths_spoken_of(&id, monitor))? {
+        let selection = Selection::Only(&only);
+        entries.retain(|entry| selection.includes_or_leads_to(&entry.path));
+        context.remark(format!("{id} {}; no others are listed", show::MADE_OF_PART));
+    }
     select(&mut entries, &path, arguments);
     if context.is_json() {
         let entries = entries.iter().map(EntryDocument::from).collect();

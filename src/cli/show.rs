@@ -1,5 +1,6 @@
 //! `turnpoint show`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,7 +9,7 @@ use turnpoint::clock::Timestamp;
 use turnpoint::manifest::{
     CheckpointRef, Coverage, GitState, Manifest, RestoreRecord, RestoreVerb, Tracked,
 };
-use turnpoint::path::{printable, shell_path, shell_word};
+use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::{CheckpointSummary, ShownCheckpoint};
 
 use crate::cli::arguments::ShowArguments;
@@ -53,6 +54,12 @@ struct ScopeDocument<'a> {
     tracked: Tracked,
 }
 
+/// What is said of a checkpoint of given paths.
+pub(crate) const MADE_OF_PART: &str = "was made of the paths that a restore was about to change";
+
+/// How many of these are named.
+const PATHS_SHOWN_MAX: usize = 3;
+
 /// Shows one checkpoint.
 pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<Exit> {
     context.report_open_restore();
@@ -86,7 +93,9 @@ pub(crate) fn run(arguments: &ShowArguments, context: &mut Context) -> Outcome<E
         let summary = shown.summary();
         context.document(&document(&shown, &summary))?;
     } else {
-        print(&shown, context)?;
+        // What is lost of it does not keep the rest from being shown.
+        let only = context.run(|store, monitor| store.paths_spoken_of(&id, monitor)).ok().flatten();
+        print(&shown, only.as_ref(), context)?;
     }
     Ok(Exit::Done)
 }
@@ -124,7 +133,11 @@ fn document<'a>(shown: &'a ShownCheckpoint, summary: &'a CheckpointSummary) -> S
     }
 }
 
-fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
+fn print(
+    shown: &ShownCheckpoint,
+    only: Option<&BTreeSet<RelPath>>,
+    context: &mut Context,
+) -> io::Result<()> {
     let ShownCheckpoint { manifest, digest, pin, file, .. } = shown;
     let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
     let mut row = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
@@ -139,6 +152,9 @@ fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
     }
     row("pinned", pinned(pin.pinned, pin.note.as_deref()));
     row("complete", complete(manifest));
+    if manifest.coverage == Coverage::Paths {
+        row("speaks of", part(only));
+    }
     if let Some(parent) = &manifest.parent {
         row("before it", parent.id.to_string());
     }
@@ -159,6 +175,23 @@ fn print(shown: &ShownCheckpoint, context: &mut Context) -> io::Result<()> {
     row("manifest", printable(file.as_os_str().as_bytes()));
     row("digest", digest.to_string());
     table.print(&mut context.printer)
+}
+
+/// Of which paths it was made; the others are not its own.
+fn part(only: Option<&BTreeSet<RelPath>>) -> String {
+    let own = match only {
+        None => "only the paths that a restore was about to change".to_owned(),
+        Some(only) => {
+            let mut names: Vec<String> =
+                only.iter().take(PATHS_SHOWN_MAX).map(ToString::to_string).collect();
+            let more = only.len().saturating_sub(PATHS_SHOWN_MAX);
+            if more > 0 {
+                names.push(format!("{} more", format::number(more as u64)));
+            }
+            format!("only {}, which a restore was about to change", names.join(", "))
+        }
+    };
+    format!("{own}; the others are as in the checkpoint before it")
 }
 
 fn pinned(pinned: bool, note: Option<&str>) -> String {

@@ -282,6 +282,7 @@ fn command(run: &RunSummary) -> String {
 
 fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     let now = Timestamp::now();
+    let mut can_be_applied = false;
     for run in runs {
         let age = format::age(run.started_at, now);
         context.printer.line(format_args!("{}  {age}  {}", run.id, command(run)))?;
@@ -291,14 +292,38 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
         if let Some(applied) = &run.applied {
             context.printer.line(format_args!("  {applied} of it was applied"))?;
         }
+        let is_known = has_beginning(run, context);
+        if !is_known {
+            let text = "it cannot be applied any more: the checkpoint before its command is gone";
+            context.printer.line(format_args!("  {text}"))?;
+        }
+        can_be_applied |= is_known;
     }
     if !context.is_quiet() {
         context.printer.flush()?;
-        let text = "`turnpoint worktree apply RUN` brings here what one of them changed, `turnpoint \
-                    restore CHECKPOINT --into DIR` writes its files into a new directory";
-        context.printer.style().complain(Kind::Hint, text);
+        let apply = if can_be_applied {
+            "`turnpoint worktree apply RUN` brings here what one of them changed, "
+        } else {
+            ""
+        };
+        let text = format!(
+            "{apply}`turnpoint restore CHECKPOINT --into DIR` writes the files of one into a new directory"
+        );
+        context.printer.style().complain(Kind::Hint, &text);
     }
     Ok(())
+}
+
+/// Whether the checkpoint is there against which its changes count.
+fn has_beginning(run: &RunSummary, context: &Context) -> bool {
+    run.before.as_ref().is_some_and(|before| {
+        !matches!(
+            context.store.show(before, &()),
+            Err(Error::CheckpointNotFound { .. }
+                | Error::SessionNotFound { .. }
+                | Error::Pruned { .. })
+        )
+    })
 }
 
 /// The first of some paths, each with what is to be said of it, and how many more there are.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::Error;
 use super::system::{FREE_SOME_SPACE, hint_of_system};
 use crate::id::{CheckpointId, Seq};
+use crate::manifest::OmitReason;
 use crate::path::{RelPath, shell_path, shell_word};
 
 impl Error {
@@ -100,9 +101,8 @@ impl Error {
             Self::NoSpace { .. } => FREE_SOME_SPACE.to_owned(),
             Self::Io { source, .. } => hint_of_system(source)?.to_owned(),
             Self::Index { source, .. } => hint_of_system(source.downcast_ref()?)?.to_owned(),
-            Self::PathNotFound { checkpoint, path, omitted } => {
-                not_held(checkpoint, path, omitted.is_some())
-            }
+            Self::PathNotFound { checkpoint: id, path, omitted } => not_held(id, path, *omitted),
+            Self::PathNotCovered { checkpoint: id, before, .. } => not_covered(id, before.as_ref()),
             Self::Query(error) => error.hint(),
             Self::GoingBack(error) => error.hint()?,
             Self::Configuration(error) => return error.hint(),
@@ -115,13 +115,23 @@ impl Error {
 }
 
 /// What a checkpoint holds, and where else the name is, unless this one has it without its content.
-fn not_held(checkpoint: &CheckpointId, path: &RelPath, is_there: bool) -> String {
+fn not_held(checkpoint: &CheckpointId, path: &RelPath, omitted: Option<OmitReason>) -> String {
     let holds = format!("`turnpoint ls {}` shows what it holds", checkpoint.shell_word());
-    if is_there {
+    if omitted.is_some() {
         return holds;
     }
     let name = shell_path(OsStr::from_bytes(path.name()));
     format!("{holds}, `turnpoint find {name}` where such a name is")
+}
+
+/// Which paths a checkpoint of given paths was made of, and where to look for the others.
+fn not_covered(checkpoint: &CheckpointId, before: Option<&CheckpointId>) -> String {
+    let before = before.map(|before| format!("; {before} is the one before it"));
+    format!(
+        "`turnpoint ls {} --recursive` shows which it was made of{}",
+        checkpoint.shell_word(),
+        before.unwrap_or_default()
+    )
 }
 
 fn listed(words: impl Iterator<Item = String>) -> String {

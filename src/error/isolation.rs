@@ -96,7 +96,7 @@ pub enum IsolationError {
         processes: Vec<u32>,
     },
 
-    /// Something is mounted in it, which git would go into.
+    /// Something is mounted in it.
     #[error("something is mounted at {}", path.display())]
     Mounted {
         /// Where.
@@ -177,7 +177,8 @@ pub enum IsolationError {
         stuck: Vec<(RelPath, String)>,
     },
 
-    /// Files change while they are saved.
+    /// Files change while they are saved, or came or changed while the work tree was being removed. What is not
+    /// there any more is held.
     #[error("{} goes on changing", path.display())]
     Changing {
         /// The work tree.
@@ -334,7 +335,7 @@ impl IsolationError {
                 "leave the directory there, or end the process; then try again".to_owned()
             }
             Self::Mounted { path } => format!(
-                "git would delete what is in it, which is not of the run: `umount {}`, and try again",
+                "what is in it is not of the run: `umount {}`, and try again",
                 shell_word(path)
             ),
             Self::Locked { path, .. } => {
@@ -365,12 +366,18 @@ impl IsolationError {
                      gives all of it up"
                 )
             }
-            Self::Changing { .. } => "end what writes there, and try again".to_owned(),
+            Self::Changing { .. } => {
+                "end what writes there, and try again; what has gone of it by now is held"
+                    .to_owned()
+            }
             Self::ApplyConflicts { id, before, after, checkout, conflicts } => {
                 let [there, here] = sides(checkout, [before, after], before, conflicts);
+                // The work tree may be gone, the checkpoint is there.
                 format!(
                     "nothing was written; {there} shows what was done there, {here} what was done here; \
-                     change one side, here or in the work tree of {id}, and try again"
+                     change one side, here or in the work tree of {id} if that is still there, and try again; \
+                     `turnpoint cat {} PATH` writes what the run made of a file",
+                    after.shell_word()
                 )
             }
             Self::ChangesUnknown { kept: Some(kept), .. } => {

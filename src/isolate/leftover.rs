@@ -22,7 +22,7 @@ use super::{LOST, LeftOut};
 type Reason = &'static str;
 
 /// Everything in such a directory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Leftover {
     /// What is no directory, in order.
     files: Vec<(RelPath, FileStat)>,
@@ -30,6 +30,10 @@ pub(crate) struct Leftover {
     directories: Vec<RelPath>,
     /// What was not looked into, and why.
     closed: Vec<(RelPath, Reason)>,
+    /// At and below these everything goes, whatever it is by then: nobody holds it.
+    given_up: HashSet<RelPath>,
+    /// Of that, what somebody holds all the same.
+    spared: HashSet<RelPath>,
 }
 
 impl Leftover {
@@ -40,7 +44,7 @@ impl Leftover {
     pub(crate) fn of(record: &RunRecord) -> Result<Self> {
         let top = open(record)?;
         let device = top.stat_self()?.dev;
-        let mut found = Self { files: Vec::new(), directories: Vec::new(), closed: Vec::new() };
+        let mut found = Self::default();
         let mut pending = vec![RelPath::root()];
         while let Some(path) = pending.pop() {
             match listed(&top, &path) {
@@ -137,36 +141,81 @@ impl Leftover {
         LeftOut { paths, ..left_out }
     }
 
-    /// Removes it, with the directory itself; where `all`, also what has come since. Of `unheld`, and what is
-    /// below, no matter what it is by now. What cannot be removed does not stop the rest.
+    /// Says what goes whatever it is by then: `paths`, what is below them, and what was not looked into; but
+    /// not what a checkpoint holds, of which these are the entries, in order.
+    pub(crate) fn giving_up(self, paths: &[(RelPath, String)], entries: &[Entry]) -> Self {
+        let closed = self.closed.iter().map(|(path, _)| path);
+        let given_up: HashSet<RelPath> =
+            paths.iter().map(|(path, _)| path).chain(closed).cloned().collect();
+        let held = given_up.iter().flat_map(|path| at_or_below(entries, path, |entry| &entry.path));
+        let is_held = |entry: &&Entry| {
+            matches!(entry.kind, EntryKind::File { .. } | EntryKind::Symlink { .. })
+        };
+        let spared = held.map(|index| &entries[index]).filter(is_held);
+        let spared = spared.map(|entry| entry.path.clone()).collect();
+        Self { given_up, spared, ..self }
+    }
+
+    fn goes_anyway(&self, path: &RelPath) -> bool {
+        let mut all = path.ancestors().chain([path.clone()]);
+        !self.spared.contains(path) && all.any(|path| self.given_up.contains(&path))
+    }
+
+    /// Whether everything that does not go anyway is still as it was found, and nothing has come.
     ///
     /// # Errors
-    /// [`IsolationError::Changing`] where a file is not the one that was found, or one has come: these stay.
-    /// [`IsolationError::NotRemoved`], [`Error::Io`].
-    pub(crate) fn remove(
-        self,
-        record: &RunRecord,
-        unheld: &[(RelPath, String)],
-        all: bool,
-    ) -> Result<()> {
+    /// [`Error::Io`].
+    pub(crate) fn is_still(&self, record: &RunRecord) -> Result<bool> {
+        let now = Self::of(record)?;
+        let then = self.stats();
+        let is_as_then = |(path, now): &(RelPath, FileStat)| {
+            self.goes_anyway(path) || then.get(path).is_some_and(|then| is_untouched(now, then))
+        };
+        Ok(now.files.iter().all(is_as_then))
+    }
+
+    fn stats(&self) -> HashMap<&RelPath, &FileStat> {
+        self.files.iter().map(|(path, stat)| (path, stat)).collect()
+    }
+
+    /// Removes it, with the directory itself. What is not as it was found stays, and so does what has come
+    /// since; but not what goes anyway. What cannot be removed does not stop the rest.
+    ///
+    /// # Errors
+    /// [`IsolationError::Changing`] where something stayed for that. [`IsolationError::NotRemoved`],
+    /// [`Error::Io`].
+    pub(crate) fn remove(self, record: &RunRecord) -> Result<()> {
         let id = record.id.to_string();
         let changing = || Err(IsolationError::Changing { path: record.path() }.into());
         let place = above(record)?;
         disk::open_up(&place, id.as_bytes())?;
-        let Self { files, directories, .. } = if all { Self::of(record)? } else { self };
+        let mut now = Self::of(record)?;
+        // Rules after everything that they are about, and the link to the repository last: without them git
+        // takes what it ignores for new, and judges nothing of what is left.
+        now.files.sort_by_key(|(path, _)| match path.name() {
+            b".git" if path.as_bytes() == b".git" => 2,
+            b".gitignore" | b".gitattributes" => 1,
+            _ => 0,
+        });
         let top = open(record)?;
-        let unheld: HashSet<&RelPath> = unheld.iter().map(|(path, _)| path).collect();
-        let is_unheld =
-            |path: &RelPath| path.ancestors().chain([path.clone()]).any(|it| unheld.contains(&it));
-        // The link to its repository last: without it git judges nothing of what is left.
-        let (links, files): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|(path, _)| path.as_bytes() == b".git");
+        let then = self.stats();
         let mut stuck = Stuck::default();
-        for (path, then) in &files {
-            let then = (!is_unheld(path)).then_some(then);
-            stuck.take(path, unlink(record, &top, path, then))?;
+        let (mut link, mut linked) = (None, HashSet::new());
+        for (path, _) in &now.files {
+            let then = then.get(path).copied();
+            if path.as_bytes() == b".git" {
+                link = then.map(|then| (path, then));
+            } else if self.goes_anyway(path) {
+                let above = top.open_dir(&path.parent().unwrap_or_default());
+                let removed = above.and_then(|above| above.try_unlink(path.name()));
+                stuck.take(path, removed.map(|_| ()))?;
+            } else {
+                let removed = then.map_or(Ok(false), |then| unlink(&top, path, then, &mut linked));
+                stuck.has_more |= matches!(removed, Ok(false));
+                stuck.take(path, removed.map(|_| ()))?;
+            }
         }
-        for path in directories.iter().rev() {
+        for path in now.directories.iter().rev() {
             if !stuck.above.contains(path) {
                 let above = top.open_dir(&path.parent().unwrap_or_default());
                 stuck.take(path, above.and_then(|above| above.remove_dir(path.name())))?;
@@ -177,11 +226,13 @@ impl Leftover {
                 IsolationError::NotRemoved { path: record.path(), stuck: stuck.paths }.into()
             );
         }
-        if stuck.has_more || top.names()?.len() > links.len() {
+        if stuck.has_more || top.names()?.len() != usize::from(link.is_some()) {
             return changing();
         }
-        for (path, then) in &links {
-            unlink(record, &top, path, Some(then))?;
+        if let Some((path, then)) = link
+            && !unlink(&top, path, then, &mut linked)?
+        {
+            return changing();
         }
         match place.remove_dir(id.as_bytes()) {
             Err(error) if is_kind(&error, ErrorKind::DirectoryNotEmpty) => changing(),
@@ -213,6 +264,8 @@ impl Stuck {
                 self.has_more = true;
                 Ok(())
             }
+            // Somebody else was faster.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(()),
             Err(Error::Io { source, .. }) => {
                 self.above.extend(path.ancestors());
                 self.paths.push((path.clone(), source.to_string()));
@@ -223,22 +276,32 @@ impl Stuck {
     }
 }
 
-/// Removes a file that is still as it was found `then`, where that matters.
-fn unlink(record: &RunRecord, top: &Dir, path: &RelPath, then: Option<&FileStat>) -> Result<()> {
+fn is_untouched(now: &FileStat, then: &FileStat) -> bool {
+    now.is_same_inode(then)
+        && (now.size, now.mtime_ns, now.ctime_ns) == (then.size, then.mtime_ns, then.ctime_ns)
+}
+
+/// Removes a file that is still as it was found `then`; `false` where it is not, and stays. `linked` are the
+/// inodes of which a name was removed here: that changes the time of the others.
+fn unlink(
+    top: &Dir,
+    path: &RelPath,
+    then: &FileStat,
+    linked: &mut HashSet<(u64, u64)>,
+) -> Result<bool> {
     let above = top.open_dir(&path.parent().unwrap_or_default())?;
-    // Of several names of one file each that goes changes its time.
-    let is_as_then = |now: FileStat| {
-        then.is_none_or(|then| {
-            now.is_same_inode(then)
-                && (now.size, now.mtime_ns) == (then.size, then.mtime_ns)
-                && (then.nlink > 1 || now.ctime_ns == then.ctime_ns)
-        })
-    };
-    match above.stat(path.name())? {
-        Some(now) if is_as_then(now) => above.unlink(path.name()),
-        Some(_) => Err(IsolationError::Changing { path: record.path() }.into()),
-        None => Ok(()),
+    let Some(now) = above.stat(path.name())? else { return Ok(true) };
+    let inode = (now.dev, now.ino);
+    let seen =
+        if linked.contains(&inode) { FileStat { ctime_ns: now.ctime_ns, ..*then } } else { *then };
+    if !is_untouched(&now, &seen) {
+        return Ok(false);
     }
+    above.unlink(path.name())?;
+    if now.nlink > 1 {
+        linked.insert(inode);
+    }
+    Ok(true)
 }
 
 /// The directory in which those of runs are, through no symlink.

@@ -189,7 +189,12 @@ fn rewrite(
         at += 1;
         worth.contains(&(at - 1))
     });
+    let whole = access.blobs.packing().pack_bytes_max;
     let mut room = room_bytes(access)?;
+    if room < whole {
+        // Merging alone gives nothing back.
+        uses.retain(|used| !used.dead.is_empty() || !used.double.is_empty());
+    }
     let (mut group, mut bytes): (Vec<PackUse>, u64) = (Vec::new(), 0);
     for used in uses {
         if !group.is_empty() && bytes + used.live_bytes() > room {
@@ -200,7 +205,7 @@ fn rewrite(
             (room, bytes) = (room_bytes(access)?, 0);
         }
         // What does not fit stays until there is more room; one that nothing needs takes none.
-        if used.live_bytes() <= room || room == access.blobs.packing().pack_bytes_max {
+        if used.live_bytes() <= room || room == whole {
             bytes += used.live_bytes();
             group.push(used);
         }

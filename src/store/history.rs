@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use crate::checkpoint::{PinFile, Place, in_order_of_making};
 use crate::clock::Timestamp;
@@ -16,12 +17,15 @@ use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{FILE_NAME, ReadTx};
 use crate::journal::{Journal, JournalPhase};
-use crate::manifest::{Counts, Entry, EntryKind, Manifest, Trigger, read_entries, read_part};
+use crate::manifest::{
+    Counts, Coverage, Entry, EntryKind, Manifest, RestoreRecord, Trigger, read_entries, read_part,
+};
 use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::runs;
 use crate::sessions::{Found, with_source};
 use crate::store::spec::{Spec, Which};
+use crate::store::target::{part_of, require_spoken_of};
 use crate::store::{Reading, Store, open_root, session_name};
 use crate::workspaces::is_default_session;
 
@@ -64,6 +68,11 @@ pub struct CheckpointSummary {
     pub counts: Counts,
     /// How many paths it has.
     pub entries: u64,
+    /// Whether it is a checkpoint of given paths: it speaks of those that a restore was about to change
+    /// ([`Store::paths_spoken_of`]), and elsewhere says what the one before it says.
+    pub is_part: bool,
+    /// For a safety checkpoint: the restore that it was made for.
+    pub restore: Option<RestoreRecord>,
 }
 
 /// One line of a list.
@@ -242,6 +251,13 @@ impl Reading<'_> {
         Ok(all.into_iter().filter(|id| !other.contains(id)).collect())
     }
 
+    /// The paths that a checkpoint of given paths speaks of.
+    fn spoken_of(&self, manifest: &Manifest) -> Result<Option<BTreeSet<RelPath>>> {
+        let Some(record) = part_of(manifest) else { return Ok(None) };
+        let after = read_entries(&self.blobs, &record.after)?;
+        Ok(Some(after.into_iter().map(|entry| entry.path).collect()))
+    }
+
     fn all_ids(&self) -> Result<Vec<CheckpointId>> {
         let mut ids = Vec::new();
         for session in self.sessions.names()? {
@@ -324,6 +340,8 @@ pub(super) fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
         note: pin.note,
         counts: manifest.counts,
         entries: manifest.tree.entries,
+        is_part: manifest.coverage == Coverage::Paths,
+        restore: manifest.restore,
     }
 }
 
@@ -405,7 +423,22 @@ impl Store {
         Ok(ShownCheckpoint { manifest, digest, pin, file })
     }
 
-    /// The entries of a checkpoint at and below `path`, in order of path.
+    /// The paths that a checkpoint speaks of, where it was made of those that a restore was about to change;
+    /// `None` where it speaks of all.
+    ///
+    /// # Errors
+    /// As [`Store::show`]; what reading the list gives.
+    pub fn paths_spoken_of(
+        &self,
+        id: &CheckpointId,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<BTreeSet<RelPath>>> {
+        let reading = self.reading(&id.session, monitor)?;
+        reading.spoken_of(&reading.require(id)?.0)
+    }
+
+    /// The entries of a checkpoint at and below `path`, in order of path. Where it is one of given paths
+    /// ([`Store::paths_spoken_of`]), the others are as the checkpoint before it has them.
     ///
     /// # Errors
     /// As [`Store::show`]; [`Error::PathNotFound`].
@@ -424,7 +457,7 @@ impl Store {
             return read_entries(source, tree);
         }
         // With what is above it, which may have been left out as a whole.
-        let mut entries = read_part(source, tree, std::slice::from_ref(path))?;
+        let mut entries = read_part(source, tree, slice::from_ref(path))?;
         let omitted = entries.iter().find_map(|entry| match entry.kind {
             EntryKind::Omitted { reason, .. } if path.is_at_or_below(&entry.path) => Some(reason),
             _ => None,
@@ -441,7 +474,7 @@ impl Store {
     /// whose hash does not match ends in an error, after what was written by then.
     ///
     /// # Errors
-    /// As [`Store::entries`]; [`Error::BlobMissing`], [`Error::BlobDamaged`]; what `out` gives.
+    /// As [`Store::entries`]; [`Error::PathNotCovered`], [`Error::BlobMissing`], [`Error::BlobDamaged`]; what `out` gives.
     pub fn cat(
         &self,
         id: &CheckpointId,
@@ -449,8 +482,13 @@ impl Store {
         out: &mut dyn Write,
         monitor: &dyn Monitor,
     ) -> Result<()> {
-        let entries = self.entries(id, path, monitor)?;
         let reading = self.reading(&id.session, monitor)?;
+        let (manifest, _) = reading.require(id)?;
+        if let Some(only) = reading.spoken_of(&manifest)? {
+            let parent = manifest.parent.as_ref().map(|parent| &parent.id);
+            require_spoken_of(&manifest.id, parent, &only, slice::from_ref(path))?;
+        }
+        let entries = self.entries(id, path, monitor)?;
         match entries.first().filter(|entry| entry.path == *path).map(|entry| &entry.kind) {
             Some(EntryKind::File { hash, size, .. }) => {
                 let copied = reading.blobs.copy_to(*hash, *size, out);

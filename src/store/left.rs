@@ -2,6 +2,9 @@
 //!
 //! A restore makes a checkpoint of what it is about to change, and none of what it leaves: that is a list in
 //! the first. The next checkpoint differs from the first by the restore, and by what was done since.
+//!
+//! The list is written before the restore: of a path that it had to leave, because somebody wrote there, and
+//! that was changed again since, it says what was meant to be there.
 
 use std::collections::BTreeMap;
 

@@ -286,6 +286,11 @@ impl Merge {
             let ours = now.binary_search_by(|present| present.entry.path.cmp(path)).ok();
             let ours = ours.and_then(|index| now.get(index)).map(|present| &present.entry);
             touched.insert(path.clone(), ours.cloned().unwrap_or_else(|| absent(path)));
+            // Theirs may be what a restore left since its checkpoint.
+            match theirs {
+                Some(theirs) => then.insert(path.clone(), theirs.clone()),
+                None => then.remove(path),
+            };
             if theirs.and_then(is_omitted).is_some() {
                 // There is nothing to be put back; the plan says so.
                 continue;

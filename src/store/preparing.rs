@@ -14,7 +14,7 @@ use crate::plan::{Plan, PlanInput, Present, Selection, plan};
 use crate::restore::RestoreOptions;
 use crate::settings::ScopeSettings;
 use crate::store::capturing::{beside_git, observe_with_git};
-use crate::store::target::{Intent, Needed, Target, force_in, require_selected};
+use crate::store::target::{Intent, Needed, Target, force_in, require_selected, require_spoken_of};
 use crate::walk::{self, Detail, Observed, What};
 
 /// What the present was found to be, and what is to be done about it.
@@ -131,6 +131,12 @@ impl Restoring<'_> {
         let Self { access, open, storing, target, options, settings, monitor, .. } = *self;
         let Seen { part, mut observation, git, then } = seen;
         // A checkpoint of given paths speaks of these alone.
+        if let Some(only) = &target.only
+            && self.intent.touched.is_none()
+        {
+            let parent = target.parent.as_ref();
+            require_spoken_of(&target.reference.id, parent, only, &options.paths)?;
+        }
         let only: Option<BTreeSet<RelPath>> = target.only.as_ref().map(|only| {
             let is_given = |path: &&RelPath| {
                 options.paths.is_empty() || Selection::Below(&options.paths).includes(path)

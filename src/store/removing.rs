@@ -201,11 +201,7 @@ impl Store {
         let scaffold = self.scaffold_of(record).ok().flatten();
         let mut held = Held { branch: Some(record.commit.clone()), ..Held::default() };
         if !is_half_made {
-            held = self.hold(record, &found, options, monitor)?;
-            // That took a while.
-            isolate::refuse_busy(record, &found)?;
-            // The record says that they lead there, and it is durable.
-            isolate::make_durable(record)?;
+            held = self.hold_to_the_end(record, &found, options, monitor)?;
             record.state = RunState::Removing;
             self.remembered_runs().write(record)?;
         }
@@ -216,7 +212,7 @@ impl Store {
             monitor.notice(&Notice::LeftOut { path: record.path(), paths, files, bytes });
         }
         if let Some(leftover) = leftover {
-            leftover.remove(record, &left_out.paths, options.discard)?;
+            leftover.remove(record)?;
         }
         let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
         tell_branch(record, is_gone, monitor);
@@ -291,6 +287,27 @@ impl Store {
         all.filter_map(|id| self.entries_if_there(id, monitor).transpose()).collect()
     }
 
+    /// As [`Store::hold`], until nothing has come while what that takes was made durable.
+    fn hold_to_the_end(
+        &self,
+        record: &mut RunRecord,
+        found: &isolate::Found,
+        options: &RemoveOptions,
+        monitor: &dyn Monitor,
+    ) -> Result<Held> {
+        for _ in 0..limits::REMOVAL_LOOKS_MAX {
+            let held = self.hold(record, found, options, monitor)?;
+            // That took a while.
+            isolate::refuse_busy(record, found)?;
+            // The record says that they lead there, and it is durable.
+            isolate::make_durable(record)?;
+            if held.leftover.as_ref().map_or(Ok(true), |leftover| leftover.is_still(record))? {
+                return Ok(held);
+            }
+        }
+        Err(IsolationError::Changing { path: record.path() }.into())
+    }
+
     /// Has everything in the work tree, and every commit that only it has, held elsewhere, but for what git
     /// ignores.
     fn hold(
@@ -329,6 +346,7 @@ impl Store {
                     left.extend(forgotten.not_held(record, &held, &is_stored, monitor)?);
                     refuse_lost(&path, &left, options)?;
                     let left_out = forgotten.left_out(left);
+                    let leftover = leftover.map(|it| it.giving_up(&left_out.paths, &[]));
                     return Ok(Held { branch, left_out, leftover });
                 }
                 (Stage::Gone, _) => {
@@ -388,6 +406,7 @@ impl Store {
                 refuse_lost(&path, &left, options)?;
                 let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
                 refuse_lost(&path, &closed, options)?;
+                let leftover = leftover.map(|it| it.giving_up(&left_out.paths, &entries));
                 return Ok(Held { branch, left_out, leftover });
             }
         }

@@ -167,6 +167,7 @@ fn take_back(
         is_full: true,
         is_part: manifest.coverage == Coverage::Paths,
         only: None,
+        parent: manifest.parent.as_ref().map(|parent| parent.id.clone()),
         listed: None,
     };
     Ok((target, intent))

@@ -32,6 +32,8 @@ pub(super) struct Target {
     pub(super) is_part: bool,
     /// All paths that it speaks of, where it is a checkpoint of given paths.
     pub(super) only: Option<BTreeSet<RelPath>>,
+    /// The checkpoint before it.
+    pub(super) parent: Option<CheckpointId>,
     /// The directories that it listed, where it was made of hints.
     pub(super) listed: Option<Vec<String>>,
 }
@@ -112,19 +114,20 @@ pub(super) fn load_target(
         return Err(Error::OtherWorkspace { checkpoint: id, root: manifest.root_path });
     }
     let is_part = manifest.coverage == Coverage::Paths;
-    let only = match (&manifest.coverage, &manifest.restore) {
-        (Coverage::Paths, Some(record)) => {
+    let only = match part_of(&manifest) {
+        Some(record) => {
             let after = after_of(access, &id, record)?;
             Some(after.into_iter().map(|entry| entry.path).collect())
         }
-        _ => None,
+        None => None,
     };
     let listed = match manifest.coverage {
         Coverage::Hinted(listed) => Some(listed),
         Coverage::Full | Coverage::Paths => None,
     };
+    let parent = manifest.parent.map(|parent| parent.id);
     let reference = CheckpointRef { id, digest };
-    Ok(Target { reference, tree: manifest.tree, is_full: !is_part, is_part, only, listed })
+    Ok(Target { reference, tree: manifest.tree, is_full: !is_part, is_part, only, parent, listed })
 }
 
 /// Of a checkpoint that was made of hints, only the directories that it listed itself say what was not
@@ -138,6 +141,11 @@ fn keep_evidence(entries: &mut [Entry], listed: &[String]) {
             *whole = Listed::Partial;
         }
     }
+}
+
+/// The restore whose paths alone a checkpoint speaks of, where it does not speak of all.
+pub(super) fn part_of(manifest: &Manifest) -> Option<&RestoreRecord> {
+    manifest.restore.as_ref().filter(|_| manifest.coverage == Coverage::Paths)
 }
 
 /// What a restore left, path by path, from its safety checkpoint.
@@ -341,6 +349,25 @@ fn complete_listing(open: &OpenWorkspace, walked: &mut Walked, path: &RelPath) -
         *listed = Listed::Whole;
     }
     Ok(())
+}
+
+/// A path that was asked for must be one that a checkpoint of given paths, `only`, speaks of, or lie above
+/// one: of others it has what an earlier checkpoint has, which was not the state that it is of.
+pub(super) fn require_spoken_of(
+    checkpoint: &CheckpointId,
+    parent: Option<&CheckpointId>,
+    only: &BTreeSet<RelPath>,
+    selected: &[RelPath],
+) -> Result<()> {
+    let is_spoken_of = |path: &&RelPath| Selection::Only(only).includes_or_leads_to(path);
+    match selected.iter().find(|path| !is_spoken_of(path)) {
+        Some(path) => Err(Error::PathNotCovered {
+            checkpoint: checkpoint.clone(),
+            path: path.clone(),
+            before: parent.cloned(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// A path that was asked for must be in the checkpoint or on disk.

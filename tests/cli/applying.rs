@@ -112,6 +112,7 @@ fn what_stands_against_it_is_named_and_nothing_is_written() {
         let told = "src/b.txt: the same lines were changed here, or lines beside them";
         assert!(refused.stderr.contains(told), "{}", refused.stderr);
         assert!(refused.stderr.contains("nothing was written"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("`turnpoint cat "), "{}", refused.stderr);
     }
     // As they are told: at the root of the workspace, and for whoever stands elsewhere.
     let root = program.workspace();
@@ -155,4 +156,36 @@ fn a_run_that_is_not_there_is_said_to_be_none_or_applied_from_what_is_held() {
     let line =
         format!("\n  {}:{} of it was applied\n", kept["session"].as_str().unwrap(), kept["seq"]);
     assert!(listed.contains(&line), "{listed}");
+}
+
+#[test]
+fn what_there_is_of_a_removed_run_is_told_where_it_is_asked_for() {
+    let program = program();
+    exec(&program, &[], "echo made > made.txt; exit 3").exits(3);
+    let removed = program.run(["worktree", "list", "--removed", "--json"]).ok().json();
+    let [kept, before] = ["kept", "before"].map(|which| removed["runs"][0][which].clone());
+    let session = kept["session"].as_str().unwrap();
+    let kept = format!("{session}:{}", kept["seq"]);
+    let found = program.run(["find", "made.txt"]).ok();
+    let next = format!("`turnpoint find made.txt --session {session}`");
+    assert!(found.stderr.contains(&next), "{}", found.stderr);
+    let found = program.run(["find", "made.txt", "--session", session]).ok();
+    assert!(found.stdout.contains(&kept), "{}", found.stdout);
+    assert!(!found.stderr.contains("removed runs"), "{}", found.stderr);
+    let refused = program.run(["restore", &kept, "made.txt", "--yes"]).exits(3);
+    assert!(!refused.stderr.contains("run it with -C"), "{}", refused.stderr);
+    let next = format!("turnpoint restore {kept} PATH --into . --overlay");
+    assert!(refused.stderr.contains(&next), "{}", refused.stderr);
+    let next = ["restore", &kept, "made.txt", "--into", ".", "--overlay", "--yes"];
+    program.run(next).ok();
+    let made = program.workspace().join("made.txt");
+    assert_eq!(fs::read_to_string(made).unwrap(), "made\n");
+
+    let listed = program.run(["worktree", "list", "--removed"]).ok();
+    assert!(!listed.stdout.contains("cannot be applied"), "{}", listed.stdout);
+    assert!(listed.stderr.contains("worktree apply RUN"), "{}", listed.stderr);
+    fs::remove_file(program.store().join(format!("{session}/{}.json", before["seq"]))).unwrap();
+    let listed = program.run(["worktree", "list", "--removed"]).ok();
+    assert!(listed.stdout.contains("it cannot be applied any more"), "{}", listed.stdout);
+    assert!(!listed.stderr.contains("worktree apply"), "{}", listed.stderr);
 }

@@ -41,6 +41,31 @@ fn a_limit_leaves_the_newest_in_their_order() {
 }
 
 #[test]
+fn a_checkpoint_of_some_paths_is_told_from_others_everywhere() {
+    let program = program();
+    build(&program.workspace(), [("a.txt", file("1")), ("b.txt", file("2"))]);
+    program.run(["restore", "s:0", "a.txt", "-y"]).ok();
+    let document = program.run(["list", "--json"]).ok().json();
+    let (safety, others) = document["checkpoints"].as_array().unwrap().split_last().unwrap();
+    assert_eq!(safety["part"], true, "{document}");
+    assert!(others.len() == 5 && others.iter().all(|it| it["part"] == false), "{document}");
+    let id = format!("{}:{}", safety["session"].as_str().unwrap(), safety["seq"]);
+    let shown = program.run(["list"]).ok().stdout;
+    assert!(shown.contains("[some paths] (before a restore of s:0)"), "{shown}");
+    assert_eq!(shown.matches("before a restore").count(), 1, "{shown}");
+    let shown = program.run(["show", &id]).ok().stdout;
+    assert!(shown.contains("only a.txt, which a restore was about to change"), "{shown}");
+    let names = program.run(["ls", &id]).ok();
+    assert!(names.stdout.contains("a.txt") && !names.stdout.contains("b.txt"), "{}", names.stdout);
+    assert!(names.stderr.contains("no others are listed"), "{}", names.stderr);
+    assert_eq!(program.run(["cat", &id, "a.txt"]).ok().stdout, "1");
+    let refused = program.run(["cat", &id, "b.txt"]).exits(2);
+    assert_eq!(refused.stdout, "");
+    assert!(refused.stderr.contains("`b.txt` is not one of them"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("s:3 is the one before it"), "{}", refused.stderr);
+}
+
+#[test]
 fn what_cannot_be_read_is_in_every_list() {
     let program = program();
     fs::write(program.store().join("t/0.json"), "damaged").unwrap();

@@ -38,6 +38,7 @@ fn a_proposal_is_the_answer_and_nothing_of_it_is_here_before_it_is_applied() {
     let told = format!(
         "note: what is not committed here (2 paths) is not in the run; after `turnpoint capture` \
          `--from latest` brings what is new or changed, not what was deleted\nprinted\naside\nnote: it is in {}, on branch turnpoint/{id}\n\
+         hint: `turnpoint diff {session}:0 {session}:1 --patch` shows it line by line\n\
          hint: `turnpoint worktree apply {id}` brings here what it changed\n\
          hint: `turnpoint worktree remove {id}` removes it once what is in it is held\n",
         path.display()

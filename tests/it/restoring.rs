@@ -924,6 +924,41 @@ fn many_directories_that_are_ignored_by_now_are_each_accounted_for_once() {
 }
 
 #[test]
+fn a_checkpoint_of_given_paths_says_that_of_them_and_refuses_the_others() {
+    let place = Place::new();
+    let first = a_few_files(&place);
+    fs::remove_file(place.root().join("a")).unwrap();
+    fs::write(place.root().join("b"), "changed").unwrap();
+    let safety = restore_paths(&place, &first, &["a"]).unwrap().safety.unwrap();
+    assert_eq!(coverage(&place, &safety), Coverage::Paths);
+    let store = place.store();
+    assert_eq!(store.paths_spoken_of(&first, &()).unwrap(), None);
+    assert_eq!(store.paths_spoken_of(&safety, &()).unwrap(), Some([rel("a")].into()));
+    // It has what the first has of `b`, which was another by then.
+    let with_restored = place.look_closely();
+    let mut written = Vec::new();
+    let refusals = [
+        store.cat(&safety, &rel("b"), &mut written, &()),
+        restore_paths(&place, &safety, &["b"]).map(drop),
+        restore_paths(&place, &safety, &["a", "d"]).map(drop),
+    ];
+    for (refused, name) in refusals.into_iter().zip(["b", "b", "d"]) {
+        let Err(Error::PathNotCovered { checkpoint, path, before }) = refused else {
+            panic!("{name}: {refused:?}");
+        };
+        assert_eq!((checkpoint, path, before), (safety.clone(), rel(name), Some(first.clone())));
+    }
+    assert_eq!(written, b"");
+    assert_untouched(&place, &with_restored);
+    // That `a` was not there it does say.
+    let outcome = restore_paths(&place, &safety, &["a"]).unwrap();
+    assert_eq!((changed(&outcome), skips(&outcome).len()), (vec!["a".to_owned()], 0));
+    assert!(!place.root().join("a").exists());
+    assert_eq!(fs::read(place.root().join("b")).unwrap(), b"changed");
+    place.verify_clean();
+}
+
+#[test]
 fn writing_out_what_was_made_of_given_paths_says_so() {
     let place = Place::new();
     let id = a_few_files(&place);

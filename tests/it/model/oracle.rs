@@ -357,8 +357,8 @@ impl Restoring<'_> {
             if self.thens.contains_key(&child) {
                 continue;
             }
-            // Absence from a checkpoint of given paths is no evidence.
-            if whole && self.only.is_none() {
+            // Of absence a checkpoint of given paths is evidence at these alone.
+            if whole || self.only.is_some() {
                 self.visit_unnamed(&child);
             } else {
                 self.keep_all(&child);
