@@ -57,7 +57,7 @@ impl Leftover {
                         }
                     }
                 }
-                Err(error) if disk::is_withheld(&error) => {
+                Err(error) if is_kind(&error, ErrorKind::PermissionDenied) => {
                     found.closed.push((path.clone(), "unreadable"));
                 }
                 // It went since its name was read.
@@ -141,17 +141,24 @@ impl Leftover {
         LeftOut { paths, ..left_out }
     }
 
-    /// Says what goes whatever it is by then: `paths`, what is below them, and what was not looked into; but
-    /// not what a checkpoint holds, of which these are the entries, in order.
+    /// What was not looked into, but for what git ignores, each with the reason: what git tracks in it is as
+    /// unknown as what it does not.
+    pub(crate) fn closed_besides(&self, ignored: &[RelPath]) -> Vec<(RelPath, String)> {
+        let is_ignored = |path: &RelPath| ignored.iter().any(|other| path.is_at_or_below(other));
+        let closed = self.closed.iter().filter(|(path, _)| !is_ignored(path));
+        closed.map(|(path, reason)| (path.clone(), (*reason).to_owned())).collect()
+    }
+
+    /// Says what goes whatever it is by then: `paths` and what is below them; but not what a checkpoint holds
+    /// there, of which these are the entries, in order.
     pub(crate) fn giving_up(self, paths: &[(RelPath, String)], entries: &[Entry]) -> Self {
-        let closed = self.closed.iter().map(|(path, _)| path);
-        let given_up: HashSet<RelPath> =
-            paths.iter().map(|(path, _)| path).chain(closed).cloned().collect();
+        let given_up: HashSet<RelPath> = paths.iter().map(|(path, _)| path).cloned().collect();
         let held = given_up.iter().flat_map(|path| at_or_below(entries, path, |entry| &entry.path));
         let is_held = |entry: &&Entry| {
             matches!(entry.kind, EntryKind::File { .. } | EntryKind::Symlink { .. })
         };
-        let spared = held.map(|index| &entries[index]).filter(is_held);
+        let is_below = |entry: &&Entry| !given_up.contains(&entry.path);
+        let spared = held.map(|index| &entries[index]).filter(is_held).filter(is_below);
         let spared = spared.map(|entry| entry.path.clone()).collect();
         Self { given_up, spared, ..self }
     }
@@ -188,7 +195,11 @@ impl Leftover {
         let id = record.id.to_string();
         let changing = || Err(IsolationError::Changing { path: record.path() }.into());
         let place = above(record)?;
-        disk::open_up(&place, id.as_bytes())?;
+        match disk::open_up(&place, id.as_bytes()) {
+            // A directory of somebody else: it stays, and is named.
+            Err(error) if is_kind(&error, ErrorKind::PermissionDenied) => {}
+            opened => opened?,
+        }
         let mut now = Self::of(record)?;
         // Rules after everything that they are about, and the link to the repository last: without them git
         // takes what it ignores for new, and judges nothing of what is left.
@@ -200,12 +211,23 @@ impl Leftover {
         let top = open(record)?;
         let then = self.stats();
         let mut stuck = Stuck::default();
+        for (path, reason) in now.closed {
+            stuck.name(&path, reason.to_owned());
+            stuck.above.insert(path);
+        }
         let (mut link, mut linked) = (None, HashSet::new());
-        for (path, _) in &now.files {
+        for (path, stat) in &now.files {
             let then = then.get(path).copied();
+            let is_rule = matches!(path.name(), b".gitignore" | b".gitattributes");
             if path.as_bytes() == b".git" {
                 link = then.map(|then| (path, then));
+            } else if is_rule && stuck.is_any() {
+                // What stays is judged by it.
+                stuck.above.extend(path.ancestors());
             } else if self.goes_anyway(path) {
+                if stat.nlink > 1 {
+                    linked.insert((stat.dev, stat.ino));
+                }
                 let above = top.open_dir(&path.parent().unwrap_or_default());
                 let removed = above.and_then(|above| above.try_unlink(path.name()));
                 stuck.take(path, removed.map(|_| ()))?;
@@ -257,6 +279,15 @@ struct Stuck {
 }
 
 impl Stuck {
+    fn is_any(&self) -> bool {
+        self.has_more || !self.paths.is_empty()
+    }
+
+    fn name(&mut self, path: &RelPath, reason: String) {
+        self.above.extend(path.ancestors());
+        self.paths.push((path.clone(), reason));
+    }
+
     fn take(&mut self, path: &RelPath, removed: Result<()>) -> Result<()> {
         match removed {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::DirectoryNotEmpty => {
@@ -267,8 +298,7 @@ impl Stuck {
             // Somebody else was faster.
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(()),
             Err(Error::Io { source, .. }) => {
-                self.above.extend(path.ancestors());
-                self.paths.push((path.clone(), source.to_string()));
+                self.name(path, source.to_string());
                 Ok(())
             }
             removed => removed,

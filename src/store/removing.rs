@@ -121,6 +121,8 @@ struct Held {
     left_out: LeftOut,
     /// What was in it before it was held, or what git has forgotten of it.
     leftover: Option<Leftover>,
+    /// What git said of it then.
+    seen: Option<isolate::Kept>,
 }
 
 impl Store {
@@ -205,7 +207,7 @@ impl Store {
             record.state = RunState::Removing;
             self.remembered_runs().write(record)?;
         }
-        let Held { branch, left_out, leftover } = held;
+        let Held { branch, left_out, leftover, .. } = held;
         if !left_out.paths.is_empty() {
             // Before it goes: who ends the program now still has it.
             let LeftOut { paths, files, bytes } = left_out.clone();
@@ -297,11 +299,16 @@ impl Store {
     ) -> Result<Held> {
         for _ in 0..limits::REMOVAL_LOOKS_MAX {
             let held = self.hold(record, found, options, monitor)?;
-            // That took a while.
-            isolate::refuse_busy(record, found)?;
             // The record says that they lead there, and it is durable.
             isolate::make_durable(record)?;
-            if held.leftover.as_ref().map_or(Ok(true), |leftover| leftover.is_still(record))? {
+            // That took a while.
+            isolate::refuse_busy(record, &isolate::find(record)?)?;
+            let is_seen = match &held.seen {
+                Some(seen) => isolate::look(record, found, options, monitor)?.is_as(seen),
+                None => true,
+            };
+            let is_still = held.leftover.as_ref().map_or(Ok(true), |it| it.is_still(record))?;
+            if is_seen && is_still {
                 return Ok(held);
             }
         }
@@ -347,7 +354,7 @@ impl Store {
                     refuse_lost(&path, &left, options)?;
                     let left_out = forgotten.left_out(left);
                     let leftover = leftover.map(|it| it.giving_up(&left_out.paths, &[]));
-                    return Ok(Held { branch, left_out, leftover });
+                    return Ok(Held { branch, left_out, leftover, seen: None });
                 }
                 (Stage::Gone, _) => {
                     refuse_lost(&path, &left, options)?;
@@ -367,6 +374,11 @@ impl Store {
                 (entries, Some(outcome))
             };
             left.extend(isolate::not_held(record, &entries, &seen, options)?);
+            let closed = leftover.iter().flat_map(|it| it.closed_besides(seen.status.ignored()));
+            let is_new =
+                |(path, _): &(RelPath, String)| !left.iter().any(|(other, _)| other == path);
+            let closed: Vec<_> = closed.filter(is_new).collect();
+            left.extend(closed);
             refuse_lost(&path, &left, options)?;
             let is_captured = created.is_some();
             let is_new = created.as_ref().is_some_and(|outcome| outcome.created);
@@ -407,7 +419,7 @@ impl Store {
                 let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
                 refuse_lost(&path, &closed, options)?;
                 let leftover = leftover.map(|it| it.giving_up(&left_out.paths, &entries));
-                return Ok(Held { branch, left_out, leftover });
+                return Ok(Held { branch, left_out, leftover, seen: Some(seen) });
             }
         }
         Err(IsolationError::Changing { path }.into())

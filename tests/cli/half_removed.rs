@@ -462,6 +462,30 @@ fn a_directory_that_may_not_be_looked_into_stays_unless_it_is_given_up() {
     }
 }
 
+/// git says nothing of what it may not look into, and tracks something there.
+#[test]
+fn a_directory_that_may_not_be_looked_into_hides_nothing_beside_what_git_tracks() {
+    let program = program();
+    for mode in ["000", "300"] {
+        let script = format!("mkdir t; echo {mode} > t/a; git add t; git commit -qm t");
+        exec(&program, &[], &script).ok();
+        let (id, path) = only(&program);
+        let script = format!("echo 2 > t/a; echo 2 > t/new; chmod {mode} t");
+        run(program.other("sh").args(["-c", &script]).current_dir(&path)).ok();
+        let words = ["worktree", "remove", &id, "--yes"];
+        let refused = run(&mut bound(&program, &words)).exits(3);
+        assert!(refused.stderr.contains("  t: unreadable\n"), "{mode}: {}", refused.stderr);
+        fs::set_permissions(path.join("t"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(fs::read_to_string(path.join("t/new")).unwrap(), "2\n");
+        run(&mut bound(&program, &words)).ok();
+        assert_cleared(&program);
+        let removed = runs(&program, &["--removed"]).pop().unwrap();
+        for name in ["t/a", "t/new"] {
+            assert_eq!(cat(&program, &removed["kept"], name), b"2\n", "{mode} {name}");
+        }
+    }
+}
+
 /// Not even git can say then whether it is a work tree.
 #[test]
 fn a_work_tree_that_may_not_be_looked_into_stays_until_it_may() {

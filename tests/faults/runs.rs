@@ -211,6 +211,8 @@ impl Ground {
             }
             let listed = self.program.run(["worktree", "list", "--json"]).ok().json();
             if listed["runs"].as_array().unwrap().is_empty() {
+                // So it is where git was killed with it in its hand, and nobody needs refs any more.
+                drop(fs::remove_file(self.program.workspace().join(".git/packed-refs.lock")));
                 return;
             }
             // The command, or git, goes on where the program alone was killed.
