@@ -40,8 +40,8 @@ const NAME: &str = "audited";
 /// [`Error::Cancelled`]; where the index cannot be asked.
 ///
 /// Cost: one small query, the listing of the packs with a stat for each, the reading of one small file, its
-/// writing where packs came, and a look at the base's root. Where there is reason to look, also the reading of all pages, and one
-/// open and one short read for each content.
+/// writing where packs came, and a look at the base's root. Where there is reason to look, also the reading
+/// of all pages, and one open and one short read for each content.
 pub(crate) fn audit(
     access: &Access,
     workspace: WorkspaceId,
