@@ -44,13 +44,6 @@ impl PruneOutcome {
         }
         counts
     }
-
-    /// Counts each missing checkpoint as such, and not as pruned or kept by the rule.
-    pub(crate) fn leave_out_missing(&mut self) {
-        let missing = &self.missing;
-        self.pruned.retain(|id| !missing.contains(id));
-        self.kept.retain(|(id, _)| !missing.contains(id));
-    }
 }
 
 /// Why a checkpoint stays. Where there is more than one reason it is the first of these.
@@ -71,7 +64,7 @@ pub enum KeepReason {
     Run,
     /// An undo or redo had saved it: it says that what stays was taken back.
     Undo,
-    /// It was made after it was decided that its session is deleted.
+    /// It was made, or has come to be one too many, since it was decided what goes.
     Newer,
 }
 

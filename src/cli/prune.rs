@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
     let remembered = context.settings.values.upkeep.rule;
     let (wish, is_own) = wish(arguments, session.as_ref(), remembered);
     let session = session.as_ref();
-    let mut last = None;
+    let mut agreed = None;
     if arguments.dry_run || (is_own && !arguments.yes) {
         if !arguments.dry_run {
             // A purge that was interrupted comes to its end first: a plan would refuse until then.
@@ -54,8 +54,6 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
         if arguments.dry_run || (planned.pruned.is_empty() && planned.missing.is_empty()) {
             return Ok(Exit::Done);
         }
-        // What is captured while the question stands was not shown.
-        last = planned.pruned.iter().map(|id| id.seq).max();
         if !ask::can_ask(context) {
             context.printer.flush()?;
             let what = match wish {
@@ -69,10 +67,16 @@ pub(crate) fn run(arguments: &PruneArguments, context: &mut Context) -> Outcome<
         if !ask::confirm(context, &format!("Drop {count} for good?"))? {
             return Ok(Exit::Refused);
         }
+        agreed = Some(planned);
     }
-    let outcome = context.run(|store, monitor| match &wish {
-        Wish::Rule(rule) => store.prune(session, *rule, monitor),
-        Wish::Delete { session, with_pinned } => {
+    // What is captured while the question stands was not shown, nor what that makes one too many.
+    let outcome = context.run(|store, monitor| match (&wish, &agreed) {
+        (Wish::Rule(rule), None) => store.prune(session, *rule, monitor),
+        (Wish::Rule(rule), Some(agreed)) => store.prune_planned(session, *rule, agreed, monitor),
+        (Wish::Delete { session, with_pinned }, _) => {
+            let shown =
+                agreed.iter().flat_map(|agreed| agreed.pruned.iter().chain(&agreed.missing));
+            let last = shown.map(|id| id.seq).max();
             store.delete_session(session, *with_pinned, last, monitor)
         }
     })?;
@@ -153,7 +157,7 @@ fn print_reasons(outcome: &PruneOutcome, printer: &mut Printer) -> io::Result<()
             KeepReason::Undo => {
                 "saved by an undo: it says that a restore which stays was taken back"
             }
-            KeepReason::Newer => "made since this was decided",
+            KeepReason::Newer => "made, or one too many only, since this was decided",
             other => other.as_str(),
         };
         printer.item(&format!("{} {why}", format::number(count)))?;

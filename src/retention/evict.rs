@@ -208,7 +208,7 @@ fn plan_in(access: &Access, tx: &ReadTx<'_>, gone: &[CheckpointId]) -> Result<Ev
     let count = how_many(&steps, going, excess);
     candidates.truncate(count);
     let released = count.checked_sub(1).map_or(going, |last| steps[last]);
-    let by_budget = excess.budget > going;
+    let by_budget = excess.budget >= excess.free_space;
     let outcome = EvictOutcome {
         evicted: candidates,
         because: Some(if by_budget { Tightness::Budget } else { Tightness::FreeSpace }),

@@ -166,9 +166,14 @@ pub(super) fn is_pinned(access: &Access, id: &CheckpointId) -> bool {
 
 /// By which decision checkpoints go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Going {
+pub(crate) enum Going<'a> {
     /// By rule.
-    Rule(PruneRule),
+    Rule {
+        /// Which one.
+        rule: PruneRule,
+        /// Of what it drops these alone, where somebody has agreed to them.
+        agreed: Option<&'a HashSet<CheckpointId>>,
+    },
     /// The session is deleted: all go but what an operation or an open restore relies on, and but pinned
     /// ones where these are not to go too.
     Session {
@@ -179,16 +184,17 @@ pub(crate) enum Going {
     },
 }
 
-/// What a prune of these sessions would drop.
+/// What a prune of these sessions would drop once those that are `missing` are given up.
 ///
 /// # Errors
 /// A journal that cannot be understood stops it: nobody knows what that restore needs.
 pub(crate) fn plan_prune(
     access: &Access,
     sessions: &[SessionName],
-    going: Going,
+    going: Going<'_>,
+    missing: &[CheckpointId],
 ) -> Result<PruneOutcome> {
-    access.index.read("plan a prune", |tx| plan_in(access, &tx, sessions, going))
+    access.index.read("plan a prune", |tx| plan_in(access, &tx, sessions, going, missing))
 }
 
 /// The plan, seen from inside a transaction.
@@ -196,7 +202,8 @@ fn plan_in(
     access: &Access,
     tx: &ReadTx<'_>,
     sessions: &[SessionName],
-    going: Going,
+    going: Going<'_>,
+    missing: &[CheckpointId],
 ) -> Result<PruneOutcome> {
     let mut protected = tx.protected_checkpoints()?;
     protected.extend(journal::needed_by_journals(&access.layout)?);
@@ -204,9 +211,14 @@ fn plan_in(
     let mut outcome = PruneOutcome::default();
     let (mut has_safety, mut of_commands) = (false, HashSet::new());
     for session in sessions {
-        let rows = tx.checkpoints_of_session(session)?;
+        let mut rows = tx.checkpoints_of_session(session)?;
+        rows.retain(|row| !missing.contains(&row.id));
+        let is_agreed = |id: &CheckpointId| match going {
+            Going::Rule { agreed: Some(agreed), .. } => agreed.contains(id),
+            _ => true,
+        };
         let verdicts = match going {
-            Going::Rule(rule) => by_rule(&rows, rule, &protected, now, &zone),
+            Going::Rule { rule, .. } => by_rule(&rows, rule, &protected, now, &zone),
             Going::Session { with_pinned, last } => {
                 by_deletion(&rows, with_pinned, last, &protected)
             }
@@ -216,7 +228,8 @@ fn plan_in(
             let id = row.id.clone();
             let is_pinned =
                 || (!with_pinned && is_pinned(access, &id)).then_some(KeepReason::Pinned);
-            if let Some(reason) = stays.or_else(is_pinned) {
+            let is_newer = || (!is_agreed(&id)).then_some(KeepReason::Newer);
+            if let Some(reason) = stays.or_else(is_pinned).or_else(is_newer) {
                 outcome.kept.push((id, reason));
                 continue;
             }
@@ -229,14 +242,14 @@ fn plan_in(
     }
     // A session that is deleted goes as a whole. Else few prunes concern a safety checkpoint, and only
     // these look at all rows.
-    if has_safety && matches!(going, Going::Rule(_)) {
+    if has_safety && matches!(going, Going::Rule { .. }) {
         let mut going = outcome.pruned.clone();
         leave_links(&mut going, &tx.taken_back()?);
         let going: HashSet<CheckpointId> = going.into_iter().collect();
         spare(&mut outcome, KeepReason::Undo, |id| !going.contains(id));
     }
     // Nor does the end of each turn look at all runs.
-    if !of_commands.is_empty() && matches!(going, Going::Rule(_)) {
+    if !of_commands.is_empty() && matches!(going, Going::Rule { .. }) {
         let begun = Runs::new(&access.layout).beginnings()?.unwrap_or(of_commands);
         spare(&mut outcome, KeepReason::Run, |id| begun.contains(id));
     }
@@ -263,7 +276,7 @@ fn spare(
 pub(crate) fn prune(
     access: &Access,
     sessions: &[SessionName],
-    going: Going,
+    going: Going<'_>,
 ) -> Result<PruneOutcome> {
     let outcome = mark(access, sessions, going)?;
     drop_marked(access, &outcome.pruned)?;
@@ -277,7 +290,8 @@ pub(crate) fn prune(
 /// its own transaction, once its own name, and with it these unlinks, are durable. It also unlinks what
 /// a killed process did not.
 pub(crate) fn mark_behind(access: &Access, session: &SessionName) -> Result<PruneOutcome> {
-    mark(access, std::slice::from_ref(session), Going::Rule(access.upkeep.rule))
+    let going = Going::Rule { rule: access.upkeep.rule, agreed: None };
+    mark(access, std::slice::from_ref(session), going)
 }
 
 /// Unlinks the files of checkpoints that [`mark_behind`] has marked. What cannot be unlinked is left to
@@ -288,14 +302,14 @@ pub(crate) fn unlink(access: &Access, marked: &[CheckpointId]) {
     }
 }
 
-fn mark(access: &Access, sessions: &[SessionName], going: Going) -> Result<PruneOutcome> {
-    let planned = plan_prune(access, sessions, going)?;
+fn mark(access: &Access, sessions: &[SessionName], going: Going<'_>) -> Result<PruneOutcome> {
+    let planned = plan_prune(access, sessions, going, &[])?;
     if planned.pruned.is_empty() {
         return Ok(planned);
     }
     // Planned again where it is decided: a pin, or an operation, that came in between is seen here.
     access.index.write_durably("mark checkpoints", |tx| {
-        let mut outcome = plan_in(access, &tx, sessions, going)?;
+        let mut outcome = plan_in(access, &tx, sessions, going, &[])?;
         outcome.pruned = tx.mark_pruning(&outcome.pruned)?;
         Ok(outcome)
     })

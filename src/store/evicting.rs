@@ -89,7 +89,7 @@ pub(super) fn evict_if_needed(
         tally.write(access)?;
         return Ok(is_over || is_low);
     }
-    if is_over || is_low {
+    let is_tight = if is_over || is_low {
         let outcome = evict(access, monitor)?;
         if !outcome.evicted.is_empty() || (outcome.short_bytes > 0 && tally.told_at.is_none()) {
             monitor.notice(&Notice::Evicted {
@@ -101,11 +101,14 @@ pub(super) fn evict_if_needed(
         }
         tally.told_at = (outcome.short_bytes > 0).then(Timestamp::now);
         tally.content_bytes = Some(outcome.content_bytes);
+        // Where nobody had counted it may have been enough.
+        outcome.because.is_some()
     } else {
         tally = Tally { content_bytes: known, told_at: None };
-    }
+        false
+    };
     tally.write(access)?;
-    Ok(is_over || is_low)
+    Ok(is_tight)
 }
 
 /// Drops the oldest checkpoints if there is too much.
@@ -148,6 +151,23 @@ mod tests {
         let options =
             CaptureOptions { session: Some(session.to_owned()), ..CaptureOptions::default() };
         let _outcome = store.capture(root, &options, &()).unwrap();
+    }
+
+    /// A budget that nobody has counted against is no reason for a sweep after each turn.
+    #[test]
+    fn a_store_within_its_budget_is_not_tight_where_nobody_has_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("workspace");
+        fs::create_dir(&root).unwrap();
+        let store = Store::at(&place.path().join("home"));
+        capture(&store, &root, "s", 0);
+        for (budget, is_tight) in [(1_000_000_000, false), (1_000, true)] {
+            let upkeep = Upkeep { budget_bytes: Some(budget), ..Upkeep::default() };
+            let access =
+                Store::at(&place.path().join("home")).with_upkeep(upkeep).enter(&()).unwrap();
+            super::forget_tally(&access).unwrap();
+            assert_eq!(super::evict_if_needed(&access, 0, &()).unwrap(), is_tight);
+        }
     }
 
     /// Between what was planned and what is marked another process may prune what is enough by itself.

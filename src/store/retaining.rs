@@ -128,7 +128,7 @@ impl Store {
         rule: PruneRule,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
-        self.plan_going(session, Going::Rule(rule), monitor)
+        self.plan_going(session, Going::Rule { rule, agreed: None }, monitor)
     }
 
     /// Drops old checkpoints of one session, or of all. What an earlier prune had marked, and did not
@@ -148,7 +148,26 @@ impl Store {
         let Some(access) = self.enter_to_prune(session, Purpose::Work, monitor)? else {
             return Ok(PruneOutcome::default());
         };
-        prune(&access, session, Going::Rule(rule), monitor)
+        prune(&access, session, Going::Rule { rule, agreed: None }, monitor)
+    }
+
+    /// As [`Store::prune`], but of what it would drop, and give up, only what `planned` has: what a person was
+    /// shown, and agreed to.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn prune_planned(
+        &self,
+        session: Option<&SessionName>,
+        rule: PruneRule,
+        planned: &PruneOutcome,
+        monitor: &dyn Monitor,
+    ) -> Result<PruneOutcome> {
+        let Some(access) = self.enter_to_prune(session, Purpose::Work, monitor)? else {
+            return Ok(PruneOutcome::default());
+        };
+        let agreed = planned.pruned.iter().chain(&planned.missing).cloned().collect();
+        prune(&access, session, Going::Rule { rule, agreed: Some(&agreed) }, monitor)
     }
 
     /// What [`Store::delete_session`] would drop.
@@ -193,19 +212,16 @@ impl Store {
     fn plan_going(
         &self,
         session: Option<&SessionName>,
-        going: Going,
+        going: Going<'_>,
         monitor: &dyn Monitor,
     ) -> Result<PruneOutcome> {
         let Some(access) = self.enter_to_prune(session, Purpose::Look, monitor)? else {
             return Ok(PruneOutcome::default());
         };
         let sessions = sessions(&access, session)?;
-        let mut outcome = retention::plan_prune(&access, &sessions, going)?;
-        if session.is_some() {
-            outcome.missing = missing(&access, &sessions)?;
-            outcome.leave_out_missing();
-        }
-        Ok(outcome)
+        let missing = if session.is_some() { missing(&access, &sessions)? } else { Vec::new() };
+        let outcome = retention::plan_prune(&access, &sessions, going, &missing)?;
+        Ok(PruneOutcome { missing, ..outcome })
     }
 
     fn enter_to_prune(
@@ -228,10 +244,14 @@ impl Store {
         let Some(access) = self.enter_if_made_to(Purpose::Look, monitor)? else {
             return Ok(GcOutcome::default());
         };
-        let prune = retention::plan_prune(&access, &sessions(&access, None)?, by_rule(&access))?;
+        let sessions = sessions(&access, None)?;
+        let prune = retention::plan_prune(&access, &sessions, by_rule(&access), &[])?;
         let marked = access.index.read("list marked checkpoints", |tx| tx.pruning_checkpoints())?;
         let evict = retention::plan_eviction(&access, &prune.pruned)?.outcome;
-        let dropped = [prune.pruned.as_slice(), &marked, &evict.evicted].concat();
+        let mut dropped = [prune.pruned.as_slice(), &marked, &evict.evicted].concat();
+        // What was marked since the plan is in both, and goes once.
+        dropped.sort_unstable();
+        dropped.dedup();
         let sweep = retention::plan_sweep(&access, &dropped, monitor)?;
         Ok(GcOutcome { prune, evict, sweep, index_bytes_freed: 0 })
     }
@@ -285,8 +305,8 @@ fn sessions(access: &Access, session: Option<&SessionName>) -> Result<Vec<Sessio
     }
 }
 
-fn by_rule(access: &Access) -> Going {
-    Going::Rule(access.upkeep.rule)
+fn by_rule(access: &Access) -> Going<'static> {
+    Going::Rule { rule: access.upkeep.rule, agreed: None }
 }
 
 fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId>> {
@@ -297,7 +317,7 @@ fn missing(access: &Access, sessions: &[SessionName]) -> Result<Vec<CheckpointId
 fn prune(
     access: &Access,
     session: Option<&SessionName>,
-    going: Going,
+    going: Going<'_>,
     monitor: &dyn Monitor,
 ) -> Result<PruneOutcome> {
     // What an earlier prune decided it has told, and so has the capture that left a row behind.
@@ -305,6 +325,9 @@ fn prune(
     let named = session.is_some();
     let sessions = sessions(access, session)?;
     let mut missing = if named { missing(access, &sessions)? } else { Vec::new() };
+    if let Going::Rule { agreed: Some(agreed), .. } = going {
+        missing.retain(|id| agreed.contains(id));
+    }
     missing = retention::drop_missing(access, &missing)?;
     if !missing.is_empty() {
         let ids: Vec<_> = missing.iter().map(log::id).collect();
@@ -318,8 +341,8 @@ fn prune(
     if !outcome.pruned.is_empty() {
         let ids: Vec<_> = outcome.pruned.iter().map(log::id).collect();
         let why = match going {
-            Going::Rule(rule) if rule == access.upkeep.rule => "retention",
-            Going::Rule(_) => "asked for",
+            Going::Rule { rule, .. } if rule == access.upkeep.rule => "retention",
+            Going::Rule { .. } => "asked for",
             Going::Session { .. } => "the session was deleted",
         };
         let details = serde_json::json!({ "checkpoints": ids, "why": why });
