@@ -214,7 +214,7 @@ impl Reader {
                     }
                 })
                 .at("start a thread for", "a query")?;
-            let result = self.rows(sql, options, each, monitor);
+            let result = self.rows(sql, options, deadline, each, monitor);
             drop(ended);
             result.map_err(|error| match error {
                 Failed::Sqlite(error) => self.meaning(error, options, monitor),
@@ -228,6 +228,7 @@ impl Reader {
         &self,
         sql: &str,
         options: &QueryOptions,
+        deadline: Option<Instant>,
         each: &mut dyn FnMut(QueryRow<'_>) -> ControlFlow<()>,
         monitor: &dyn Monitor,
     ) -> Result<QueryOutcome, Failed> {
@@ -240,6 +241,12 @@ impl Reader {
         while let Some(row) = rows.next()? {
             if monitor.is_cancelled() {
                 return Err(Failed::Cancelled);
+            }
+            // SQLite asks once in so many instructions: whoever takes rows slowly is not asked in between.
+            if let (Some(deadline), Some(limit)) = (deadline, options.time_limit)
+                && Instant::now() >= deadline
+            {
+                return Err(QueryError::TimedOut { limit }.into());
             }
             if options.row_limit.is_some_and(|limit| outcome.rows >= limit) {
                 outcome.has_more = true;

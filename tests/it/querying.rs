@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use turnpoint::{
-    CaptureOptions, Error, Monitor, Phase, QueryError, QueryOptions, Store, VIEWS, Value,
+    CaptureOptions, Error, Monitor, Phase, QueryError, QueryOptions, QueryRow, Store, VIEWS, Value,
 };
 
 use crate::support::tree::{build, file};
@@ -101,6 +101,27 @@ fn a_query_ends_when_its_time_is_over() {
     }
 }
 
+/// Between the rows of a cheap query SQLite asks nobody whether the time is over.
+#[test]
+fn who_takes_rows_slowly_does_not_hold_the_index_longer_than_the_limit() {
+    let (_dir, store, _) = captured();
+    let limit = Duration::from_millis(50);
+    let mut options = QueryOptions::default();
+    options.time_limit = Some(limit);
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) SELECT i FROM n";
+    let mut taken = 0;
+    let mut slowly = |_: QueryRow<'_>| {
+        taken += 1;
+        std::thread::sleep(Duration::from_millis(20));
+        ControlFlow::Continue(())
+    };
+    match store.query_each(sql, &options, &mut slowly, &()) {
+        Err(Error::Query(error)) => assert_eq!(error, QueryError::TimedOut { limit }),
+        other => panic!("{other:?}"),
+    }
+    assert!((1..=3).contains(&taken), "{taken}");
+}
+
 /// Asks to stop once the query has begun.
 #[derive(Default)]
 struct Impatient(AtomicBool);
@@ -127,7 +148,7 @@ fn rows_come_until_enough_were_received() {
     let (_dir, store, _) = captured();
     let sql = "WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM r) SELECT a FROM r";
     let mut received = Vec::new();
-    let each = |row: turnpoint::QueryRow<'_>| {
+    let each = |row: QueryRow<'_>| {
         assert_eq!(row.columns, ["a"]);
         received.push(row.values);
         if received.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
