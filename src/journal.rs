@@ -308,6 +308,22 @@ fn from_wire_ref(wire: &WireRef) -> Result<CheckpointRef, String> {
     Ok(CheckpointRef { id: CheckpointId { session, seq }, digest })
 }
 
+/// Removes the journals that were set aside: they have what links led to that a restore was to touch.
+///
+/// # Durability
+/// They stay removed when this returns.
+pub(crate) fn forget_set_aside(layout: &Layout) -> Result<()> {
+    let journals = Dir::open(&layout.journals())?;
+    let is_aside = |name: &[u8]| name.windows(ASIDE.len()).any(|part| part == ASIDE);
+    for name in journals.names()?.iter().filter(|name| is_aside(name)) {
+        journals.try_unlink(name)?;
+    }
+    journals.sync()
+}
+
+/// In the name of a journal that was set aside.
+const ASIDE: &[u8] = b".json.damaged";
+
 /// What all open restores need.
 #[derive(Debug, Default)]
 pub(crate) struct Journals {

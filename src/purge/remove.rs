@@ -16,6 +16,7 @@ use crate::disk::{self, Dir};
 use crate::error::{BadFile, Error, Result};
 use crate::hash::BlobHash;
 use crate::index;
+use crate::journal;
 use crate::layout::Layout;
 use crate::limits;
 use crate::monitor::{Monitor, Phase};
@@ -23,8 +24,8 @@ use crate::operation::OperationKind;
 use crate::purge::{Intent, Removed};
 use crate::registration::Operation;
 
-/// Removes every blob that no row names, loose or in a pack, and the files of the quarantine that the
-/// intent names.
+/// Removes every blob that no row names, loose or in a pack, the files of the quarantine that the intent
+/// names, and journals that were set aside.
 ///
 /// # Errors
 /// What cannot be removed is an error: the purge is not over then. [`Error::DeletionBlocked`] where the
@@ -46,6 +47,7 @@ pub(crate) fn remove(access: &Access, intent: &Intent, monitor: &dyn Monitor) ->
     remove_quarantined(&access.layout, &intent.quarantined)?;
     remove_temporaries(access)?;
     forget_old_index(&access.layout)?;
+    journal::forget_set_aside(&access.layout)?;
     Ok(removed)
 }
 

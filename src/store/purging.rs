@@ -5,6 +5,7 @@
 //! [`crate::purge`] for its parts and `docs/adr/0011-purge.md` for why it is done in this order.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
@@ -252,6 +253,13 @@ impl Store {
 impl Reading<'_> {
     /// What the request is about.
     fn scope(&self, request: &PurgeRequest) -> Result<Scope> {
+        // No path at all would mean all of them.
+        if request.paths.is_empty() {
+            return Err(Error::InvalidPath {
+                path: PathBuf::new(),
+                reason: "no path is named".to_owned(),
+            });
+        }
         let workspace = match request.workspace {
             Some(workspace) => Some(workspace),
             None => self.workspace_at(&request.root)?,
