@@ -13,7 +13,6 @@ use std::time::Duration;
 use clap::{Arg, Command, CommandFactory};
 use turnpoint::clock::Timestamp;
 use turnpoint::id::SessionName;
-use turnpoint::manifest::Trigger;
 use turnpoint::path::{RelPath, printable};
 use turnpoint::settings::{SETTINGS, Setting};
 use turnpoint::{CheckpointSummary, RunState, Spec, Store};
@@ -415,7 +414,7 @@ impl Place {
         let of_workspace = self.store.offered_of_workspace(&self.root()).unwrap_or_default();
         let meant = of_workspace.iter().filter(|it| {
             let is_of = session.as_ref().is_none_or(|session| *session == it.id.session.folded());
-            is_of && it.trigger != Trigger::PRE_RESTORE.as_str()
+            is_of && !it.is_safety()
         });
         let candidate = |(back, it): (usize, &CheckpointSummary)| {
             let text = if back == 0 { "latest".to_owned() } else { format!("latest~{back}") };

@@ -10,7 +10,6 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use turnpoint::clock::Timestamp;
 use turnpoint::compare::Change;
 use turnpoint::id::{CheckpointId, SessionName};
-use turnpoint::manifest::Trigger;
 use turnpoint::path::printable;
 use turnpoint::{CheckpointSummary, CompareOptions, Error, GoingBackError, ListQuery, Turn};
 use unicode_width::UnicodeWidthStr;
@@ -239,7 +238,7 @@ fn look_at(choice: &Choice, seen: &mut HashMap<CheckpointId, Seen>, context: &mu
     {
         found = Seen::of(&compared.changes);
     }
-    if choice.checkpoint.trigger == Trigger::PRE_RESTORE.as_str()
+    if choice.checkpoint.is_safety()
         && let Some(restore) =
             context.store.show(id, &()).ok().and_then(|shown| shown.manifest.restore)
     {

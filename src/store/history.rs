@@ -12,7 +12,7 @@ use std::slice;
 use crate::checkpoint::{PinFile, Place, in_order_of_making};
 use crate::clock::Timestamp;
 use crate::disk::{self, LockKind};
-use crate::error::{Error, NoneSoOld, Result};
+use crate::error::{Error, Result};
 use crate::hash::Digest;
 use crate::id::{CheckpointId, Seq, SessionName, WorkspaceId};
 use crate::index::{FILE_NAME, ReadTx};
@@ -24,7 +24,6 @@ use crate::monitor::{Monitor, Notice};
 use crate::path::RelPath;
 use crate::runs;
 use crate::sessions::{Found, with_source};
-use crate::store::spec::{Spec, Which};
 use crate::store::target::{part_of, require_spoken_of};
 use crate::store::{Reading, Store, open_root, session_name};
 use crate::workspaces::is_default_session;
@@ -203,7 +202,7 @@ impl Reading<'_> {
 
     /// Asks the index; `None` where there is none, and where it is damaged: the files are the truth, and
     /// answer in its place. That is told once.
-    fn ask<T>(
+    pub(super) fn ask<T>(
         &self,
         statement: &'static str,
         body: impl FnOnce(ReadTx<'_>) -> Result<T>,
@@ -238,14 +237,17 @@ impl Reading<'_> {
         Ok(marked.into_iter().flatten().collect())
     }
 
-    /// The checkpoints that may be of a workspace: those whose rows say so, and those without a row.
-    pub(super) fn candidates(&self, workspace: WorkspaceId) -> Result<Vec<CheckpointId>> {
+    /// The checkpoints that may be of one of some workspaces: those whose rows say so, and those without a row.
+    pub(super) fn candidates(
+        &self,
+        workspaces: &BTreeSet<WorkspaceId>,
+    ) -> Result<Vec<CheckpointId>> {
         let all = self.all_ids()?;
         let rows = self.ask("list checkpoints", |tx| tx.all_checkpoints())?;
         let other: BTreeSet<CheckpointId> = rows
             .into_iter()
             .flatten()
-            .filter(|row| row.workspace != workspace)
+            .filter(|row| !workspaces.contains(&row.workspace))
             .map(|row| row.id)
             .collect();
         Ok(all.into_iter().filter(|id| !other.contains(id)).collect())
@@ -345,6 +347,13 @@ pub(super) fn summary(manifest: Manifest, pin: PinFile) -> CheckpointSummary {
     }
 }
 
+impl CheckpointSummary {
+    /// Whether a restore made it, of what it was about to change.
+    pub fn is_safety(&self) -> bool {
+        self.trigger == Trigger::PRE_RESTORE.as_str()
+    }
+}
+
 impl ShownCheckpoint {
     /// The same as a list shows it.
     pub fn summary(&self) -> CheckpointSummary {
@@ -377,7 +386,9 @@ impl Store {
             }
             ListQuery::Workspace(path) => match reading.workspace_at(path)? {
                 None => return Ok(Listing::default()),
-                Some(workspace) => (reading.candidates(workspace)?, Some(workspace)),
+                Some(workspace) => {
+                    (reading.candidates(&BTreeSet::from([workspace]))?, Some(workspace))
+                }
             },
         };
         let mut items = reading.items(ids)?;
@@ -509,50 +520,6 @@ impl Store {
         }
     }
 
-    /// Finds the checkpoint that `spec` means, seen from the workspace at `path`.
-    ///
-    /// # Errors
-    /// [`Error::NoCheckpoint`], [`Error::NoneSoOld`], [`Error::LabelNotFound`],
-    /// [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what exists.
-    pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
-        if let (Some(session), &Which::Seq(seq)) = (&spec.session, &spec.which) {
-            // Whether it is there, and readable, the command itself finds out.
-            let reading = self.reading(session, monitor)?;
-            return Ok(CheckpointId { session: reading.session(session)?, seq });
-        }
-        let mut listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
-        if let Some(session) = &spec.session {
-            let session = self.reading(session, monitor)?.session(session)?;
-            listing.items.retain(|item| item.id().session == session);
-        }
-        let no_checkpoint = |existing| Error::NoCheckpoint {
-            workspace: path.to_owned(),
-            session: spec.session.clone(),
-            existing,
-        };
-        let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
-        if checkpoints.is_empty() {
-            return Err(no_checkpoint(0));
-        }
-        if let Some(id) = spec.among(&checkpoints) {
-            return Ok(id);
-        }
-        let is_plain = |it: &&&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
-        let plain = checkpoints.iter().filter(is_plain);
-        match &spec.which {
-            Which::Label(label) => Err(unknown_label(&checkpoints, label)),
-            &Which::At(at) => match plain.min_by_key(|it| it.created_at) {
-                Some(oldest) => Err(Error::NoneSoOld(NoneSoOld {
-                    at,
-                    oldest: oldest.id.clone(),
-                    created_at: oldest.created_at,
-                })),
-                None => Err(no_checkpoint(0)),
-            },
-            Which::Seq(_) | Which::Latest { .. } => Err(no_checkpoint(plain.count())),
-        }
-    }
-
     /// The checkpoints of the workspace at `path` that have the same number in other sessions, the newest
     /// first.
     ///
@@ -617,18 +584,6 @@ impl Store {
     }
 }
 
-/// That none has the label, with the newest labels that there are.
-fn unknown_label(checkpoints: &[&CheckpointSummary], label: &str) -> Error {
-    const NAMED_MAX: usize = 5;
-    let mut nearest: Vec<String> = Vec::new();
-    for own in checkpoints.iter().rev().filter_map(|it| it.label.as_ref()) {
-        if nearest.len() < NAMED_MAX && !nearest.contains(own) {
-            nearest.push(own.clone());
-        }
-    }
-    Error::LabelNotFound { label: label.to_owned(), nearest }
-}
-
 fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
     let mut is_by_itself = true;
     let mut summary = SessionSummary {
@@ -648,7 +603,7 @@ fn session_summary(name: SessionName, items: &[ListItem]) -> SessionSummary {
             ListItem::Legacy(_) => {}
             ListItem::Checkpoint(checkpoint) => {
                 is_by_itself &= is_default_session(&checkpoint.id.session, checkpoint.workspace);
-                if checkpoint.trigger == "pre-restore" {
+                if checkpoint.is_safety() {
                     summary.safety_checkpoints += 1;
                 } else {
                     summary.checkpoints += 1;

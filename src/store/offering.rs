@@ -4,6 +4,7 @@
 //! taken, the index is not opened, nothing is written, and what cannot be read is left out.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::blobs::Blobs;
@@ -49,7 +50,8 @@ impl Store {
     pub fn offered_of_workspace(&self, root: &Path) -> Result<Vec<CheckpointSummary>> {
         let reading = self.reading_files_alone()?;
         let Some(workspace) = reading.workspace_at(root)? else { return Ok(Vec::new()) };
-        let mut checkpoints = only_checkpoints(reading.items(reading.candidates(workspace)?)?);
+        let mut checkpoints =
+            only_checkpoints(reading.items(reading.candidates(&BTreeSet::from([workspace]))?)?);
         checkpoints.retain(|summary| summary.workspace == workspace);
         checkpoints.reverse();
         Ok(checkpoints)

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
+use crate::checkpoint::CheckpointRow;
 use crate::error::{GoingBackError, Result};
 use crate::id::{CheckpointId, Seq};
 use crate::manifest::{Coverage, Entry, EntryKind, Listed, RestoreVerb, tree_differences};
@@ -38,8 +39,8 @@ impl Store {
     }
 
     /// Takes back what a checkpoint changed against the one before it in its session and workspace, or
-    /// against what a restore left in between, and keeps what was done later: a file that was changed since is merged line by line. Where paths are
-    /// given, only what it changed there is taken back.
+    /// against what a restore left in between, and keeps what was done later: a file that was changed since is
+    /// merged line by line. Where paths are given, only what it changed there is taken back.
     ///
     /// Where checkpoints between the two are gone, what they changed is taken back too: nobody can tell it
     /// apart. [`RestoreOutcome::predecessor`] says so.
@@ -111,11 +112,24 @@ struct Before {
 }
 
 /// The next lower checkpoint of the same session and workspace, and what was restored between the two: that
-/// is not the doing of the second.
+/// is not the doing of the second, whatever session its safety checkpoint is in.
 fn before(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<Before> {
     let mut lower = access.sessions.listing(&id.session)?.manifests;
     lower.retain(|seq| *seq < id.seq);
-    let (mut left, mut through) = (LeftByRestores::default(), Vec::new());
+    // The newest first.
+    let rows = access
+        .index
+        .read("list a workspace", |tx| tx.checkpoints_of_workspace(open.workspace.id))?;
+    let place = |id: &CheckpointId| rows.iter().position(|row| row.id == *id);
+    let own_place = place(id).unwrap_or(rows.len());
+    let is_elsewhere = |row: &CheckpointRow| row.is_safety() && row.id.session != id.session;
+    let mut elsewhere = rows
+        .iter()
+        .enumerate()
+        .filter(|(at, row)| *at > own_place && is_elsewhere(row))
+        .map(|(at, row)| (at, &row.id))
+        .peekable();
+    let (mut left, mut parts, mut others) = (LeftByRestores::default(), Vec::new(), Vec::new());
     for seq in lower.into_iter().rev() {
         let other = CheckpointId { session: id.session.clone(), seq };
         let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(&other))?;
@@ -129,19 +143,30 @@ fn before(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<Be
         if manifest.workspace != open.workspace.id {
             continue;
         }
+        let place = place(&other);
+        while let Some((_, safety)) =
+            elsewhere.next_if(|(at, _)| place.is_some_and(|place| *at < place))
+        {
+            if let Some(record) = &access.sessions.require(safety)?.0.restore {
+                left.add_older(after_of(access, safety, record)?);
+                others.push(safety.clone());
+            }
+        }
         if let Some(record) = &manifest.restore {
             left.add_older(after_of(access, &other, record)?);
             if manifest.coverage == Coverage::Paths {
-                through.push(other);
+                parts.push(other);
                 continue;
             }
         }
+        let through = [others, parts].concat();
         return Ok(Before { target: load_target(access, open, &other, false)?, left, through });
     }
     // One of given paths is better than none.
-    let Some(only) = through.pop() else {
+    let Some(only) = parts.pop() else {
         return Err(GoingBackError::NoPredecessor { checkpoint: id.clone() }.into());
     };
+    let through = [others, parts].concat();
     Ok(Before { target: load_target(access, open, &only, false)?, left, through })
 }
 

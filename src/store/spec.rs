@@ -1,11 +1,16 @@
 //! The words by which a caller means a checkpoint.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::checkpoint::CheckpointRow;
 use crate::clock::Timestamp;
+use crate::error::{Error, NoneSoOld, Result};
 use crate::id::{CheckpointId, Seq, SessionName};
-use crate::manifest::Trigger;
-use crate::store::history::CheckpointSummary;
+use crate::monitor::Monitor;
+use crate::store::Store;
+use crate::store::history::{CheckpointSummary, ListItem, ListQuery, Listing};
 
 /// Which checkpoint a caller means: `SESSION:SEQ`, `SEQ`, `latest`, `latest~2`, `SESSION:latest`,
 /// `@LABEL`, `SESSION:@LABEL`.
@@ -44,7 +49,7 @@ pub struct InvalidSpec {
 impl FromStr for Which {
     type Err = InvalidSpec;
 
-    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidSpec> {
         let invalid = || InvalidSpec { text: text.to_owned() };
         if let Some(rest) = text.strip_prefix("latest") {
             let back = match rest.strip_prefix('~') {
@@ -65,11 +70,10 @@ impl Spec {
     /// Which of the checkpoints of a workspace is meant, in the order in which they were made: those of one
     /// session, where the caller has left the others out.
     pub(super) fn among(&self, checkpoints: &[&CheckpointSummary]) -> Option<CheckpointId> {
-        let is_plain = |it: &&&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
-        let mut plain = checkpoints.iter().rev().filter(is_plain);
+        let mut plain = checkpoints.iter().rev().filter(|it| !it.is_safety());
         let found = match &self.which {
             Which::Seq(seq) => {
-                let newest = plain.next().or(checkpoints.last())?;
+                let newest = newest(checkpoints)?;
                 return Some(CheckpointId { session: newest.id.session.clone(), seq: *seq });
             }
             Which::Latest { back } => plain.nth(usize::try_from(*back).unwrap_or(usize::MAX)),
@@ -86,7 +90,7 @@ impl Spec {
 impl FromStr for Spec {
     type Err = InvalidSpec;
 
-    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidSpec> {
         let invalid = || InvalidSpec { text: text.to_owned() };
         // A label may hold any character, and a session's name no colon.
         let parts = match text.split_once(":@") {
@@ -103,6 +107,124 @@ impl FromStr for Spec {
             None => Ok(Self { session: None, which: text.parse()? }),
         }
     }
+}
+
+/// That whose session is the newest of the workspace.
+fn newest<'a>(checkpoints: &[&'a CheckpointSummary]) -> Option<&'a CheckpointSummary> {
+    let plain = checkpoints.iter().rev().find(|it| !it.is_safety());
+    plain.or(checkpoints.last()).copied()
+}
+
+impl Store {
+    /// Finds the checkpoint that `spec` means, seen from the workspace at `path`.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`], [`Error::NoneSoOld`], [`Error::LabelNotFound`],
+    /// [`Error::SessionNotFound`], [`Error::CheckpointNotFound`] with what exists.
+    /// [`Error::CheckpointUnreadable`] where one that cannot be read may be what is meant.
+    pub fn resolve(&self, spec: &Spec, path: &Path, monitor: &dyn Monitor) -> Result<CheckpointId> {
+        if let (Some(session), &Which::Seq(seq)) = (&spec.session, &spec.which) {
+            // Whether it is there, and readable, the command itself finds out.
+            let reading = self.reading(session, monitor)?;
+            return Ok(CheckpointId { session: reading.session(session)?, seq });
+        }
+        let mut listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
+        if let Some(session) = &spec.session {
+            let session = self.reading(session, monitor)?.session(session)?;
+            listing.items.retain(|item| item.id().session == session);
+        }
+        let no_checkpoint = |existing| Error::NoCheckpoint {
+            workspace: path.to_owned(),
+            session: spec.session.clone(),
+            existing,
+        };
+        let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
+        if checkpoints.is_empty() {
+            return Err(no_checkpoint(0));
+        }
+        if let Some(id) = spec.among(&checkpoints) {
+            let (since, until) = match spec.which {
+                // By its session.
+                Which::Seq(_) => (newest(&checkpoints).map_or(&id, |newest| &newest.id), None),
+                Which::At(at) => (&id, Some(at)),
+                Which::Latest { .. } => (&id, None),
+                Which::Label(_) => return Ok(id),
+            };
+            self.refuse_unreadable(&listing, since, spec.session.as_ref(), until, path, monitor)?;
+            return Ok(id);
+        }
+        let plain = checkpoints.iter().filter(|it| !it.is_safety());
+        match &spec.which {
+            Which::Label(label) => Err(unknown_label(&checkpoints, label)),
+            &Which::At(at) => match plain.min_by_key(|it| it.created_at) {
+                Some(oldest) => Err(Error::NoneSoOld(NoneSoOld {
+                    at,
+                    oldest: oldest.id.clone(),
+                    created_at: oldest.created_at,
+                })),
+                None => Err(no_checkpoint(0)),
+            },
+            Which::Seq(_) | Which::Latest { .. } => Err(no_checkpoint(plain.count())),
+        }
+    }
+
+    /// Refuses to take `since` for the newest there is, or was at the time `until`, where one was recorded after
+    /// it, of `session` or of any, that cannot be read: nobody can say that it is not the one that is meant.
+    /// Safety checkpoints are none.
+    pub(super) fn refuse_unreadable(
+        &self,
+        listing: &Listing,
+        since: &CheckpointId,
+        session: Option<&SessionName>,
+        until: Option<Timestamp>,
+        path: &Path,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let unreadable: BTreeMap<&CheckpointId, (&PathBuf, &String)> = listing
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                ListItem::Unreadable { id, path, reason } => Some((id, (path, reason))),
+                ListItem::Checkpoint(_) | ListItem::Legacy(_) => None,
+            })
+            .collect();
+        if unreadable.is_empty() {
+            return Ok(());
+        }
+        let Some(reading) = self.read(monitor)? else { return Ok(()) };
+        let Some(workspace) = reading.workspace_at(path)? else { return Ok(()) };
+        // The one recorded last first.
+        let rows = reading.ask("list a workspace", |tx| tx.checkpoints_of_workspace(workspace))?;
+        let rows = rows.unwrap_or_default();
+        let Some(place) = rows.iter().position(|row| row.id == *since) else { return Ok(()) };
+        let is_meant = |row: &&CheckpointRow| {
+            !row.is_safety()
+                && session.is_none_or(|session| row.id.session == *session)
+                && until.is_none_or(|until| row.created_at <= until)
+        };
+        for row in rows.iter().take(place).filter(is_meant) {
+            if let Some((path, reason)) = unreadable.get(&row.id) {
+                return Err(Error::CheckpointUnreadable {
+                    checkpoint: row.id.clone(),
+                    path: (*path).clone(),
+                    reason: (*reason).clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That none has the label, with the newest labels that there are.
+fn unknown_label(checkpoints: &[&CheckpointSummary], label: &str) -> Error {
+    const NAMED_MAX: usize = 5;
+    let mut nearest: Vec<String> = Vec::new();
+    for own in checkpoints.iter().rev().filter_map(|it| it.label.as_ref()) {
+        if nearest.len() < NAMED_MAX && !nearest.contains(own) {
+            nearest.push(own.clone());
+        }
+    }
+    Error::LabelNotFound { label: label.to_owned(), nearest }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Manifests and pages are read, the truth: the few pages that hold a path are found from the top, and a
 //! page that many checkpoints share is read once. So a damaged index is no obstacle.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use crate::clock::Timestamp;
@@ -32,8 +32,8 @@ pub struct PathStep {
     /// When it was made.
     pub created_at: Timestamp,
     /// The one that it is compared with: the next lower number of the same session and workspace that is no
-    /// safety checkpoint of given paths, with what restores have left since. `None`
-    /// for the first, to which everything is new.
+    /// safety checkpoint of given paths, with what restores have left since. `None` for the first, to which
+    /// everything is new.
     pub before: Option<CheckpointId>,
     /// In order of path; not empty.
     pub changes: Vec<Change>,
@@ -106,7 +106,8 @@ impl Store {
     /// # Errors
     /// [`crate::Error::SessionNotFound`]; what reading a page gives.
     ///
-    /// Cost: of each checkpoint the pages that hold the path; of the whole tree those that differ.
+    /// Cost: of each checkpoint of the session the pages that hold the path; of the whole tree those that
+    /// differ. Of the other sessions of its workspaces the manifests, and what restores have left.
     pub fn path_history(
         &self,
         session: &SessionName,
@@ -116,14 +117,17 @@ impl Store {
     ) -> Result<PathHistory> {
         let reading = self.reading(session, monitor)?;
         let session = reading.session(session)?;
-        let mut items = reading.items(reading.ids_of(&session)?)?;
-        items.sort_by_key(|item| item.id().seq);
-        let (mut manifests, unreadable) = reading.manifests(items);
-        if let Some(own) = reading.workspace_at(root)?
-            && manifests.iter().any(|manifest| manifest.workspace == own)
+        let (own, unreadable) = reading.manifests(reading.items(reading.ids_of(&session)?)?);
+        let mut workspaces: BTreeSet<WorkspaceId> = own.iter().map(|it| it.workspace).collect();
+        if let Some(here) = reading.workspace_at(root)?
+            && workspaces.contains(&here)
         {
-            manifests.retain(|manifest| manifest.workspace == own);
+            workspaces = BTreeSet::from([here]);
         }
+        // What was there before a restore is mostly in another session: that of the workspace.
+        let (mut manifests, _) =
+            reading.manifests(reading.items(reading.candidates(&workspaces)?)?);
+        manifests.retain(|manifest| workspaces.contains(&manifest.workspace));
         let mut history = PathHistory { unreadable, ..PathHistory::default() };
         let mut before: BTreeMap<WorkspaceId, State> = BTreeMap::new();
         let mut left: BTreeMap<WorkspaceId, LeftByRestores> = BTreeMap::new();
@@ -131,14 +135,23 @@ impl Store {
             if monitor.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            let state = reading.state(manifest, path)?;
-            let workspace = state.manifest.workspace;
+            let workspace = manifest.workspace;
             let previous = before.get(&workspace);
+            let is_own = manifest.id.session == session;
+            // Before the first there is nothing that it could be compared with.
+            if !is_own && (previous.is_none() || manifest.restore.is_none()) {
+                continue;
+            }
             let left = left.entry(workspace).or_default();
-            let after = match &state.manifest.restore {
+            let after = match &manifest.restore {
                 Some(record) => read_entries(&reading.blobs, &record.after)?,
                 None => Vec::new(),
             };
+            if !is_own {
+                left.add_newer(after);
+                continue;
+            }
+            let state = reading.state(manifest, path)?;
             let is_part = state.manifest.coverage == Coverage::Paths;
             let only = is_part.then_some(after.as_slice());
             let changes = reading.changes_of(previous, left, &state, only, path)?;

@@ -8,7 +8,7 @@ use crate::id::{CheckpointId, SessionName};
 use crate::manifest::Trigger;
 use crate::monitor::Monitor;
 use crate::store::Store;
-use crate::store::history::{CheckpointSummary, ListQuery};
+use crate::store::history::{CheckpointSummary, ListQuery, Listing};
 
 /// A turn of a session.
 #[derive(Debug, Clone)]
@@ -38,11 +38,21 @@ impl Store {
         path: &Path,
         monitor: &dyn Monitor,
     ) -> Result<(SessionName, Vec<Turn>)> {
+        let listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
+        self.turns_among(&listing, session, path, monitor)
+    }
+
+    fn turns_among(
+        &self,
+        listing: &Listing,
+        session: Option<&SessionName>,
+        path: &Path,
+        monitor: &dyn Monitor,
+    ) -> Result<(SessionName, Vec<Turn>)> {
         let session =
             session.map(|session| self.reading(session, monitor)?.session(session)).transpose()?;
-        let listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
-        let is_plain = |it: &&CheckpointSummary| it.trigger != Trigger::PRE_RESTORE.as_str();
-        let plain: Vec<&CheckpointSummary> = listing.checkpoints().filter(is_plain).collect();
+        let plain: Vec<&CheckpointSummary> =
+            listing.checkpoints().filter(|it| !it.is_safety()).collect();
         let newest = || plain.last().map(|it| it.id.session.clone());
         let session = session.or_else(newest).ok_or_else(|| Error::NoCheckpoint {
             workspace: path.to_owned(),
@@ -67,7 +77,8 @@ impl Store {
     /// before it for 2.
     ///
     /// # Errors
-    /// [`GoingBackError::NoTurn`]; else as [`Store::turns`].
+    /// [`GoingBackError::NoTurn`]; [`Error::CheckpointUnreadable`] where one that cannot be read may be of a
+    /// later turn; else as [`Store::turns`].
     ///
     /// Cost: that of [`Store::list`].
     pub fn start_of_turn(
@@ -77,11 +88,20 @@ impl Store {
         path: &Path,
         monitor: &dyn Monitor,
     ) -> Result<CheckpointId> {
-        let (session, turns) = self.turns(session, path, monitor)?;
+        let listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
+        let (own, turns) = self.turns_among(&listing, session, path, monitor)?;
+        if session.is_none()
+            && let Some(newest) = listing.checkpoints().filter(|it| !it.is_safety()).last()
+        {
+            self.refuse_unreadable(&listing, &newest.id, None, None, path, monitor)?;
+        }
         let back = usize::try_from(turn.get()).unwrap_or(usize::MAX) - 1;
         let (workspace, existing) = (path.to_owned(), turns.len());
         let found = turns.into_iter().nth(back).map(|turn| turn.start.id);
-        found.ok_or_else(|| GoingBackError::NoTurn { workspace, session, existing }.into())
+        let found =
+            found.ok_or(GoingBackError::NoTurn { workspace, session: own.clone(), existing })?;
+        self.refuse_unreadable(&listing, &found, Some(&own), None, path, monitor)?;
+        Ok(found)
     }
 }
 

@@ -483,6 +483,56 @@ fn a_missing_manifest_is_given_up_by_a_prune_of_its_session_alone() {
 }
 
 #[test]
+fn a_prune_plans_what_it_does_where_manifests_are_missing() {
+    let program = captured();
+    for number in 0..3 {
+        fs::write(program.workspace().join("a.txt"), number.to_string()).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    fs::remove_file(program.store().join("s/4.json")).unwrap();
+    let prune = ["prune", "--session", "s", "--keep", "2", "--json"];
+    let planned = program.run([&prune[..], &["--dry-run"]].concat()).ok().json();
+    let done = program.run([&prune[..], &["--yes"]].concat()).ok().json();
+    for key in ["pruned", "kept", "missing"] {
+        assert_eq!(planned[key], done[key], "{key}");
+    }
+    let seqs = |key: &str| -> Vec<u64> {
+        done[key].as_array().unwrap().iter().map(|it| it["seq"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((seqs("pruned"), seqs("missing"), &done["kept"]), (vec![0, 1], vec![4], &2.into()));
+}
+
+/// Nobody can say that it is not the one that is meant.
+#[test]
+fn a_checkpoint_that_cannot_be_read_is_not_passed_over_for_an_older_one() {
+    let program = captured();
+    fs::write(program.workspace().join("a.txt"), "later").unwrap();
+    program.run(["capture", "--session", "s"]).ok();
+    let manifest = program.store().join("s/2.json");
+    let text = fs::read(&manifest).unwrap();
+    fs::write(&manifest, &text[..text.len() / 2]).unwrap();
+    for (code, words) in [
+        (3, &["restore", "latest", "--yes"][..]),
+        (3, &["restore", "s:latest", "--yes"]),
+        (3, &["restore", "--at", "now", "--yes"]),
+        (3, &["rewind", "--yes"]),
+        (3, &["rewind", "--session", "s", "--yes"]),
+        (4, &["diff"]),
+        (4, &["ls", "latest"]),
+    ] {
+        let refused = program.run(words).exits(code);
+        assert!(refused.stderr.contains("checkpoint s:2 cannot be read"), "{}", refused.stderr);
+        let content = fs::read_to_string(program.workspace().join("a.txt")).unwrap();
+        assert_eq!(content, "later");
+    }
+    // What is named is what is meant.
+    program.run(["restore", "s:0", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "one");
+    program.run(["quarantine", "s/2.json", "--yes"]).ok();
+    assert_eq!(program.run(["cat", "latest", "a.txt"]).ok().stdout, "changed");
+}
+
+#[test]
 fn a_prune_is_not_stuck_where_directories_are_in_the_place_of_its_files() {
     let program = captured();
     change_index(&program, "UPDATE checkpoints SET state = 'pruning' WHERE seq = 0");
