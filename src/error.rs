@@ -25,7 +25,9 @@ use crate::path::RelPath;
 pub use class::ErrorClass;
 pub use configuration::{ConfigurationError, ConfigurationProblem, Place, Position};
 pub(crate) use context::{IoContext, not_understood};
-pub use details::{BadFile, InvalidRange, LostContent, MergeConflict, NoneSoOld, Repair};
+pub use details::{
+    BadFile, InvalidRange, LostContent, MergeConflict, MergeConflicts, NoneSoOld, Repair,
+};
 pub use going_back::GoingBackError;
 pub use isolation::IsolationError;
 pub(crate) use isolation::REMOVE_WORK_TREE;

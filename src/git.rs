@@ -30,7 +30,7 @@ use crate::manifest::GitState;
 use crate::path::{RelPath, printable};
 
 pub(crate) use locks::{RefLock, clear_locks};
-pub(crate) use status::{Status, commit_staged, count_changed, is_sparse, status};
+pub(crate) use status::{Status, commit_staged, count_changed, has_own_index, is_sparse, status};
 pub(crate) use worktree::{
     Administration, Place, Tips, add_worktree, administer, administration, common_dir, complete,
     count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep, kept_refs,

@@ -15,7 +15,7 @@ pub(crate) use leftover::Leftover;
 pub(crate) use making::{Ground, common_dir, ground, has_submodules, make, session_name};
 pub(crate) use removing::{
     Found, Kept, Stage, clear_locks, content, find, keep, lead_back, left_out, look, make_durable,
-    not_held, refuse_busy, remove, runs_with_refs, submodules, unknown,
+    measure_given_up, not_held, refuse_busy, remove, runs_with_refs, submodules, unknown,
 };
 
 use crate::error::{Error, IsolationError};

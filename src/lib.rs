@@ -48,8 +48,8 @@ pub use configuration::WORKSPACE_FILE;
 pub use doctor::{Condition, Diagnosis, Severity};
 pub use error::{
     BadFile, ConfigurationError, ConfigurationProblem, Error, ErrorClass, GoingBackError,
-    InvalidRange, IsolationError, LostContent, MergeConflict, NoneSoOld, Place, Position,
-    PurgeError, QueryError, Repair, Result,
+    InvalidRange, IsolationError, LostContent, MergeConflict, MergeConflicts, NoneSoOld, Place,
+    Position, PurgeError, QueryError, Repair, Result,
 };
 pub use index::{QueryOptions, QueryOutcome, QueryRow, VIEWS, Value, View, ViewColumn};
 pub use isolate::{BroughtAlong, Extra, ExtraKind, LeftOut, RemoveOptions, RemovedRun, RunContent};

@@ -161,6 +161,7 @@ impl Failure {
                 .collect(),
             Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. })
             | Error::Isolation(IsolationError::ApplyConflicts { conflicts, .. }) => conflicts
+                .against
                 .iter()
                 .map(|conflict| ReasonDocument {
                     path: PathDocument::from(&conflict.path),

@@ -39,7 +39,8 @@ pub(crate) enum Verb {
     /// Of a run that is there, or was removed.
     Apply {
         run: RunId,
-        is_there: bool,
+        /// Whether its work tree is there, and not needed any more then.
+        may_go: bool,
     },
 }
 
@@ -305,7 +306,8 @@ fn show_plan(
             format!("take back what {} changed and keep later work, in {root}", plan.target)
         }
         Verb::Apply { run, .. } => {
-            format!("apply what run {run} changed, as {} holds it, to {root}", plan.target)
+            let at = if options.paths.is_empty() { "" } else { " at these paths" };
+            format!("apply what run {run} changed{at}, as {} holds it, to {root}", plan.target)
         }
     })?;
     printer.prose(&counts(plan))?;
@@ -536,8 +538,11 @@ fn tell_nothing(
         (Verb::Revert(_), false, _) => {
             format!("nothing to take back in {root}: what is left of {target} stays as it is")
         }
-        (Verb::Apply { run, .. }, true, _) => {
+        (Verb::Apply { run, .. }, true, true) => {
             format!("nothing to apply to {root}: it has all that run {run} changed")
+        }
+        (Verb::Apply { run, .. }, true, false) => {
+            format!("nothing to apply to {root}: it has all that run {run} changed at these paths")
         }
         (Verb::Apply { run, .. }, false, _) => {
             format!("nothing to apply to {root}: what is left of run {run} stays as it is")
@@ -644,9 +649,9 @@ fn tell(
     Ok(())
 }
 
-/// How to remove the work tree that was applied, which stays as it is.
+/// How to remove the work tree of which all was applied: it stays as it is.
 fn tell_what_is_left(verb: &Verb, style: Style) {
-    if let Verb::Apply { run, is_there: true } = verb {
+    if let Verb::Apply { run, may_go: true } = verb {
         let text = format!("`turnpoint worktree remove {run}` removes its work tree");
         style.complain(Kind::Hint, &text);
     }

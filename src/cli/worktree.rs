@@ -1,5 +1,6 @@
 //! `turnpoint worktree`.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::cli::json::{IdDocument, PathDocument, ReasonDocument};
 use crate::cli::plan::{self, Asked, Verb};
 use crate::cli::printer::Kind;
 use crate::cli::table::{Align, Table};
+use crate::cli::target;
 
 /// How many paths a line names.
 const NAMED_IN_LINE_MAX: usize = 5;
@@ -76,16 +78,20 @@ struct HoldArguments {
 /// What it changed is what is not as in the checkpoint before its command; commits count by what they hold.
 /// A file that was not touched here becomes as it is there; a text that was changed here too is merged line
 /// by line. Where both changed the same lines, or a file that is not text, nothing at all is written and
-/// each such path is named, with 3. Shows the plan and asks; without a terminal it needs --yes.
-/// `turnpoint undo` takes it back. The work tree stays.
+/// each such path is named, with 3; what stands against nothing comes by naming it. Shows the plan and asks;
+/// without a terminal it needs --yes. `turnpoint undo` takes it back. The work tree stays.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint worktree apply 3f9c2ab1 --dry-run\n  \
-                        turnpoint worktree apply 3f9c2ab1")]
+                        turnpoint worktree apply 3f9c2ab1\n  \
+                        turnpoint worktree apply 3f9c2ab1 src/parser.rs tests")]
 struct ApplyArguments {
     /// Which run, as `turnpoint worktree list` names it
     #[arg(value_name = "RUN")]
     run: RunId,
+    /// Only these paths, each with everything below it [default: all that it changed]
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
     /// Show the plan and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -402,9 +408,14 @@ fn apply(arguments: &ApplyArguments, context: &mut Context) -> Outcome<Exit> {
     let directory = context.settings.directory.clone();
     let id = arguments.run;
     let run = context.run(|store, monitor| store.run(&directory, id, monitor))?;
+    // Whoever stands in the work tree names what is there.
+    let is_inside = context.settings.directory.starts_with(&run.path);
+    let root = if is_inside { &run.path } else { &run.checkout };
     let mut options = RestoreOptions::default();
+    options.paths = target::paths(context, root, &arguments.paths)?;
     options.session.clone_from(&arguments.session);
-    let verb = Verb::Apply { run: id, is_there: run.state != RunState::Removed };
+    let may_go = run.state != RunState::Removed && options.paths.is_empty();
+    let verb = Verb::Apply { run: id, may_go };
     let asked = Asked::new(arguments.dry_run, arguments.yes);
     plan::perform(&verb, &run.checkout, options, asked, context)
 }
@@ -445,28 +456,13 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
     options.ignored = arguments.hold.ignored;
     options.discard = arguments.discard;
     let removed =
-        context.run(|store, monitor| store.remove_run_of(&directory, id, &options, monitor));
-    let removed = removed.map_err(|error| not_held(error, arguments, context))?;
+        context.run(|store, monitor| store.remove_run_of(&directory, id, &options, monitor))?;
     if context.is_json() {
         context.document(&RemovedDocument::from(&removed))?;
     } else if !context.is_quiet() {
         tell(&removed, context)?;
     }
     Ok(Exit::Done)
-}
-
-/// What --ignored holds is not to be given up with what it cannot hold.
-fn not_held(error: Error, arguments: &RemoveArguments, context: &Context) -> Failure {
-    let is_short = matches!(error, Error::Isolation(IsolationError::NotHeld { .. }));
-    let failure = Failure::from(error);
-    if !is_short || !arguments.hold.ignored {
-        return failure;
-    }
-    let (place, run) = (context.place(), arguments.run);
-    failure.hint(format!(
-        "move what you need elsewhere; `turnpoint {place}worktree remove --ignored --discard {run}` gives \
-         the rest of it up"
-    ))
 }
 
 fn work_in(run: &RunSummary, holds_ignored: bool) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::clock::Timestamp;
 use crate::hash::BlobHash;
 use crate::id::CheckpointId;
-use crate::path::{RelPath, shell_word};
+use crate::path::{RelPath, shell_path, shell_word};
 
 /// All checkpoints that may be meant are younger than the time that was named.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +60,15 @@ pub struct MergeConflict {
     pub reason: String,
 }
 
+/// Why a merge did not come about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergeConflicts {
+    /// What stands against it, in order of path.
+    pub against: Vec<MergeConflict>,
+    /// The other paths that would change, in order, each with what is below it.
+    pub free: Vec<RelPath>,
+}
+
 /// The commands that show both sides of the first of `conflicts` in the workspace `root`: what leads from one
 /// checkpoint to the other, and what leads from `base` to the disk.
 pub(super) fn sides(
@@ -72,6 +81,22 @@ pub(super) fn sides(
     let path = conflicts.first().map_or("PATH".to_owned(), |it| shell_word(it.path.as_os()));
     let diff = |sides: &str| format!("`turnpoint diff -C {root} {sides} -p -- {path}`");
     [diff(&format!("{} {}", from.shell_word(), to.shell_word())), diff(&base.shell_word())]
+}
+
+/// How many paths a hint names.
+const FREE_NAMED_MAX: usize = 5;
+
+/// Behind what a hint says already: what `command`, with paths after it, does with `free`, the paths of a merge
+/// that nothing stands against. Empty where there is none.
+pub(super) fn of_the_rest(command: &str, does: &str, free: &[RelPath]) -> String {
+    match free.len() {
+        0 => String::new(),
+        1..=FREE_NAMED_MAX => {
+            let paths: Vec<String> = free.iter().map(|path| shell_path(path.as_os())).collect();
+            format!("; `{command} {}` {does} the rest", paths.join(" "))
+        }
+        count => format!("; `{command} PATH...` {does} what you name of the {count} other paths"),
+    }
 }
 
 /// Content that a restore needs and the store cannot give.

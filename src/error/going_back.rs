@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::details::sides;
-use super::{ErrorClass, MergeConflict};
+use super::details::{of_the_rest, sides};
+use super::{ErrorClass, MergeConflicts};
 use crate::id::{CheckpointId, SessionName};
 use crate::path::{RelPath, shell_word};
 
@@ -42,7 +42,7 @@ pub enum GoingBackError {
     /// What the checkpoint changed was changed again, so that both cannot be had. Nothing was written.
     #[error(
         "{checkpoint} cannot be taken back: {}",
-        match conflicts.len() {
+        match conflicts.against.len() {
             1 => "1 path that it changed stands against it".to_owned(),
             count => format!("{count} paths that it changed stand against it"),
         }
@@ -54,8 +54,8 @@ pub enum GoingBackError {
         before: CheckpointId,
         /// The workspace's root.
         workspace: PathBuf,
-        /// In order of path.
-        conflicts: Vec<MergeConflict>,
+        /// What stands against it, and what does not.
+        conflicts: Box<MergeConflicts>,
     },
 
     /// The file holds no plan.
@@ -193,12 +193,12 @@ impl GoingBackError {
             ),
             Self::RevertConflicts { checkpoint, before, workspace, conflicts } => {
                 let [changed, since] =
-                    sides(workspace, [before, checkpoint], checkpoint, conflicts);
+                    sides(workspace, [before, checkpoint], checkpoint, &conflicts.against);
+                let (root, id) = (shell_word(workspace), checkpoint.shell_word());
+                let revert = format!("turnpoint revert -C {root} {id}");
+                let rest = of_the_rest(&revert, "takes back", &conflicts.free);
                 format!(
-                    "nothing was written; {changed} shows what it changed, {since} what was done since; \
-                     `turnpoint revert -C {} {} PATH...` takes back what you name alone",
-                    shell_word(workspace),
-                    checkpoint.shell_word()
+                    "nothing was written; {changed} shows what it changed, {since} what was done since{rest}"
                 )
             }
             Self::PlanUnreadable { .. } => {

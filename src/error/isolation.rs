@@ -1,9 +1,9 @@
 //! Why a run in a work tree of its own cannot be made, found, applied or removed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::details::sides;
-use super::{ErrorClass, MergeConflict};
+use super::details::{of_the_rest, sides};
+use super::{ErrorClass, MergeConflicts};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
 use crate::path::{RelPath, shell_word};
@@ -159,6 +159,8 @@ pub enum IsolationError {
         path: PathBuf,
         /// Each, and why not.
         left: Vec<(RelPath, String)>,
+        /// Whether what is ignored was to be held, too.
+        ignored: bool,
     },
 
     /// Something in it is held, and cannot be removed.
@@ -188,7 +190,7 @@ pub enum IsolationError {
     /// What it changed was changed in the checkout too, so that both cannot be had. Nothing was written.
     #[error(
         "what run {id} changed cannot be applied: {}",
-        match conflicts.len() {
+        match conflicts.against.len() {
             1 => "1 path stands against it".to_owned(),
             count => format!("{count} paths stand against it"),
         }
@@ -202,8 +204,8 @@ pub enum IsolationError {
         after: CheckpointId,
         /// The top of the checkout.
         checkout: PathBuf,
-        /// In order of path.
-        conflicts: Vec<MergeConflict>,
+        /// What stands against it, and what does not.
+        conflicts: Box<MergeConflicts>,
     },
 
     /// One of the two checkpoints is not there, between which its changes lie.
@@ -351,32 +353,20 @@ impl IsolationError {
             }
             Self::RefLocked { .. } => "wait for it, or end the process; then try again".to_owned(),
             Self::Unfinished { .. } => "finish or abort it there, and try again".to_owned(),
-            Self::NotHeld { path, left } => {
-                let run = path.file_name().unwrap_or_default().display();
-                let is_excluded = |(_, reason): &(RelPath, String)| reason == "excluded";
-                let holds = if left.iter().any(is_excluded) {
-                    format!(
-                        "`turnpoint worktree remove --ignored {run}` holds what is only excluded; "
-                    )
-                } else {
-                    String::new()
-                };
-                format!(
-                    "move what you need elsewhere; {holds}`turnpoint worktree remove --discard {run}` \
-                     gives all of it up"
-                )
-            }
+            Self::NotHeld { path, left, ignored } => not_held(path, left, *ignored),
             Self::Changing { .. } => {
                 "end what writes there, and try again; what has gone of it by now is held"
                     .to_owned()
             }
             Self::ApplyConflicts { id, before, after, checkout, conflicts } => {
-                let [there, here] = sides(checkout, [before, after], before, conflicts);
+                let [there, here] = sides(checkout, [before, after], before, &conflicts.against);
+                let apply = format!("turnpoint -C {} worktree apply {id}", shell_word(checkout));
+                let rest = of_the_rest(&apply, "brings", &conflicts.free);
                 // The work tree may be gone, the checkpoint is there.
                 format!(
                     "nothing was written; {there} shows what was done there, {here} what was done here; \
-                     change one side, here or in the work tree of {id} if that is still there, and try again; \
-                     `turnpoint cat {} PATH` writes what the run made of a file",
+                     change one side, here or in the work tree of {id} if that is still there, and try again\
+                     {rest}; `turnpoint cat {} PATH` writes what the run made of a file",
                     after.shell_word()
                 )
             }
@@ -418,6 +408,26 @@ impl IsolationError {
         };
         Some(text)
     }
+}
+
+/// What to do with what could not be held. What --ignored holds is not to be given up with what it cannot hold.
+fn not_held(path: &Path, left: &[(RelPath, String)], ignored: bool) -> String {
+    let run = path.file_name().unwrap_or_default().display();
+    if ignored {
+        return format!(
+            "move what you need elsewhere; `turnpoint worktree remove --ignored --discard {run}` gives the \
+             rest of it up"
+        );
+    }
+    let is_excluded = |(_, reason): &(RelPath, String)| reason == "excluded";
+    let holds = if left.iter().any(is_excluded) {
+        format!("`turnpoint worktree remove --ignored {run}` holds what is only excluded; ")
+    } else {
+        String::new()
+    };
+    format!(
+        "move what you need elsewhere; {holds}`turnpoint worktree remove --discard {run}` gives all of it up"
+    )
 }
 
 /// What there is of a run of which no single checkpoint has all.

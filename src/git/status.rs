@@ -110,6 +110,7 @@ pub(crate) fn status(
     };
     command.stdin(Stdio::null());
     let output = finish(command, top, Ending::Asked, is_cancelled)?.success()?;
+    let top_dir = Dir::open(top).map_err(|error| GitError::of(&error))?;
     for line in output.split(|&byte| byte == 0) {
         let [staged, file, b' ', path @ ..] = line else { continue };
         let Ok(path) = RelPath::new(path.strip_suffix(b"/").unwrap_or(path)) else { continue };
@@ -124,7 +125,14 @@ pub(crate) fn status(
             status.unfinished.get_or_insert("a merge");
         }
         let is_staged = !matches!(staged, b' ' | b'?');
-        status.has_own_index |= is_staged && *file != b' ';
+        let is_in_file = || -> Result<bool, GitError> {
+            // What git was told not to look at need not be there: it calls that unchanged.
+            let there = || top_dir.try_open_dir(&path.parent().unwrap_or_default());
+            let stat = there().and_then(|above| above.map(|it| it.stat(path.name())).transpose());
+            let is_there = stat.map_err(|error| GitError::of(&error))?.flatten().is_some();
+            Ok(*file == b' ' && (*staged == b'D' || is_there))
+        };
+        status.has_own_index = status.has_own_index || (is_staged && !is_in_file()?);
         // What is staged as it is in the file is in the index; that one goes with the work tree.
         if is_staged || *file != b' ' {
             status.differing.push(path);
@@ -200,6 +208,21 @@ fn unfinished(git_dir: &Path) -> Option<&'static str> {
     ];
     let is_there = |name: &str| git_dir.join(name).symlink_metadata().is_ok();
     signs.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what)
+}
+
+/// Whether what is staged is not as in HEAD. No file is looked at.
+///
+/// # Errors
+/// See [`GitError`].
+pub(crate) fn has_own_index(repository: &Repository) -> Result<bool, GitError> {
+    let top = &repository.top;
+    let head = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
+    if run(repository, top, &head, &|| false)?.found()?.is_none() {
+        let staged = run(repository, top, &["ls-files", "-z", "--cached"], &|| false)?.success()?;
+        return Ok(!staged.is_empty());
+    }
+    let compare = ["diff-index", "--cached", "--name-only", "-z", "--no-renames", "HEAD", "--"];
+    Ok(!run(repository, top, &compare, &|| false)?.success()?.is_empty())
 }
 
 /// Makes a commit of what is staged, on top of `parent`, dated `at`. No ref leads to it yet. A path in

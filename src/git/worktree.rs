@@ -138,21 +138,21 @@ pub(crate) fn add_worktree(
     write(add, top, path, lock, is_cancelled)
 }
 
-/// Removes the work tree at `path` with everything in it, as git does it; with `is_half_made` also one that
-/// git has locked while it made it.
+/// Removes the work tree at `path` with everything in it, as git does it; with `is_locked` also one that git
+/// has locked while it made it.
 ///
 /// # Errors
 /// See [`GitError`].
 pub(crate) fn remove_worktree(
     common_dir: &Path,
     path: &Path,
-    is_half_made: bool,
+    is_locked: bool,
     lock: &Lock,
 ) -> Result<(), GitError> {
     let remove = |_| {
         let mut command = surrounded(common_dir);
         command.arg(joined("--git-dir=", common_dir)).args(["worktree", "remove", "--force"]);
-        if is_half_made {
+        if is_locked {
             command.arg("--force");
         }
         command.arg("--").arg(path);

@@ -97,8 +97,10 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         };
         git_dir.is_some_and(is_same)
     });
-    let is_half_made = is_making
-        && administration.as_ref().is_some_and(|it| !it.leads_there || it.is_being_made());
+    // Where git has an index of it the files are there, and somebody may have gone on with it since.
+    let is_begun = |it: &Administration| it.is_being_made() && !it.is_whole();
+    let is_half_made =
+        is_making && administration.as_ref().is_some_and(|it| !it.leads_there || is_begun(it));
     let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
     let is_unlinked = || -> Result<bool> {
         let Some(known) = administration.as_ref().filter(|it| it.is_whole()) else {
@@ -112,7 +114,7 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     let stage = match repository {
         _ if is_half_made => Stage::HalfMade,
         Some(repository) if leads_there => Stage::Whole(WorkTree { repository }),
-        _ if path.symlink_metadata().is_err() => Stage::Gone,
+        _ if is_gone(&path)? => Stage::Gone,
         // git was killed before it had put anything there, or while it took away what it had made.
         _ if is_making => Stage::HalfMade,
         // What lies elsewhere is another's, and so is what has a repository of its own there.
@@ -126,6 +128,15 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
         _ => return Err(unknown(record)),
     };
     Ok(Found { stage, administration })
+}
+
+/// Whether nothing is at `path`. That nobody can say is an error: it may come back.
+fn is_gone(path: &Path) -> Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(source) => Err(Error::Io { verb: "look at", path: path.to_owned(), source }),
+    }
 }
 
 /// That git does not know what is in the place of a work tree.
@@ -143,7 +154,10 @@ pub(crate) fn unknown(record: &RunRecord) -> Error {
 /// kernel does not say.
 pub(crate) fn refuse_busy(record: &RunRecord, found: &Found) -> Result<()> {
     let path = record.path();
-    let locked = found.administration.as_ref().and_then(|it| it.locked.clone());
+    let is_making = record.state == RunState::Making;
+    let by_a_person = |it: &&Administration| !(is_making && it.is_being_made());
+    let administration = found.administration.as_ref().filter(by_a_person);
+    let locked = administration.and_then(|it| it.locked.clone());
     if let Some(reason) = locked.filter(|_| !matches!(found.stage, Stage::HalfMade)) {
         return Err(IsolationError::Locked { path, reason }.into());
     }
@@ -219,26 +233,46 @@ fn read_content(record: &RunRecord, monitor: &dyn Monitor) -> Result<Option<RunC
     let commits = commits.map_err(failed("count commits"))?;
     let place = Dir::open(&place(&record.top))?;
     let bytes = disk::extent(&place, record.id.to_string().as_bytes())?.bytes;
-    let (ignored, _) = measured(record, kept.status.ignored().iter(), Vec::new())?;
+    let (ignored, _) = measured(record, kept.status.ignored().iter(), LeftOut::default())?;
     Ok(Some(RunContent { changed: kept.status.changed, commits, bytes, ignored }))
 }
 
 /// What may not be looked into, of which nobody knows how much it is.
 const UNKNOWN: Extent = Extent { files: 1, bytes: 0 };
 
-/// How much what git ignores in a work tree is, and `given_up`; and what of the ignored may not be looked into.
-/// What is ignored and has no file in it nobody misses.
+/// How much it is that is given up in a work tree, or beside it.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn measure_given_up(
+    record: &RunRecord,
+    found: &Found,
+    paths: Vec<(RelPath, String)>,
+) -> Result<LeftOut> {
+    let mut all = Extent::default();
+    for (path, _) in &paths {
+        let submodule = path.as_bytes().strip_prefix(SUBMODULES);
+        let extent = match (&found.administration, submodule.map(RelPath::new)) {
+            (Some(known), Some(Ok(name))) => {
+                extent_of(&Dir::open(&known.git_dir.join("modules"))?, &name)
+            }
+            _ => extent_of(&Dir::open(&record.path())?, path),
+        };
+        all += extent?.unwrap_or(UNKNOWN);
+    }
+    Ok(LeftOut { paths, files: all.files, bytes: all.bytes })
+}
+
+/// How much what git ignores in a work tree is, beside what is `given_up`; and what of it may not be looked
+/// into. What is ignored and has no file in it nobody misses.
 fn measured<'a>(
     record: &RunRecord,
     ignored: impl Iterator<Item = &'a RelPath>,
-    given_up: Vec<(RelPath, String)>,
+    given_up: LeftOut,
 ) -> Result<(LeftOut, Vec<(RelPath, String)>)> {
     let top = Dir::open(&record.path())?;
-    let (mut all, mut closed) = (Extent::default(), Vec::new());
-    for (path, _) in &given_up {
-        all += extent_of(&top, path)?.unwrap_or(UNKNOWN);
-    }
-    let mut paths = given_up;
+    let mut all = Extent { files: given_up.files, bytes: given_up.bytes };
+    let (mut paths, mut closed) = (given_up.paths, Vec::new());
     for path in ignored {
         let extent = extent_of(&top, path)?;
         if extent.is_none() {
@@ -280,9 +314,15 @@ pub(crate) fn look(
             let status = git::status(repository, &is_cancelled);
             (status.map_err(failed("look at the work tree"))?, git::index_stamp(repository))
         }
-        Stage::HalfMade | Stage::Unlinked | Stage::Forgotten | Stage::Gone => {
-            (Status::default(), None)
+        Stage::Gone => {
+            let index = index_of_gone(record, found);
+            let has_own_index = index.as_ref().map_or(Ok(false), git::has_own_index);
+            let has_own_index = has_own_index.map_err(failed("look at the index"))?;
+            let mut status = Status::default();
+            status.has_own_index = has_own_index;
+            (status, None)
         }
+        Stage::HalfMade | Stage::Unlinked | Stage::Forgotten => (Status::default(), None),
     };
     if let Some(what) = status.unfinished.filter(|_| !options.discard) {
         return Err(IsolationError::Unfinished { path: record.path(), what }.into());
@@ -296,6 +336,18 @@ pub(crate) fn look(
     let tips = git::tips(&record.repository, &record.branch(), git_dir, &is_cancelled)
         .map_err(failed("look for commits"))?;
     Ok(Kept { status, tips, index })
+}
+
+/// The index of a work tree whose directory somebody has removed, and no removal of ours, before which what was
+/// staged was kept. It is asked without files.
+fn index_of_gone(record: &RunRecord, found: &Found) -> Option<Repository> {
+    let known = found.administration.as_ref().filter(|it| it.is_whole())?;
+    let is_gone = matches!(found.stage, Stage::Gone) && record.state == RunState::Made;
+    is_gone.then(|| Repository {
+        top: known.git_dir.clone(),
+        git_dir: known.git_dir.clone(),
+        common_dir: record.repository.clone(),
+    })
 }
 
 /// Has refs lead to the commits that only the run has, and to what is staged in it and nowhere else.
@@ -328,11 +380,13 @@ pub(crate) fn keep(
         };
         wanted.push((name, commit));
     }
-    if kept.status.has_own_index
-        && let Stage::Whole(WorkTree { repository }) = &found.stage
-    {
+    let with_index = match &found.stage {
+        Stage::Whole(WorkTree { repository }) => Some(repository.clone()),
+        _ => index_of_gone(record, found),
+    };
+    if let Some(repository) = with_index.filter(|_| kept.status.has_own_index) {
         let message = format!("what was staged in run {}", record.id);
-        let commit = git::commit_staged(repository, head.as_deref(), record.started_at, &message)
+        let commit = git::commit_staged(&repository, head.as_deref(), record.started_at, &message)
             .map_err(failed("keep the index"))?;
         wanted.push(("index", commit));
     }
@@ -369,6 +423,9 @@ pub(crate) fn make_durable(record: &RunRecord) -> Result<()> {
     places.iter().try_for_each(|place| disk::sync_file_system(&Dir::open(place)?))
 }
 
+/// Where those are that [`submodules`] names: git keeps them with what else it keeps of a work tree.
+const SUBMODULES: &[u8] = b".git/modules/";
+
 /// The repositories of submodules that git keeps with the work tree, whose commits may be nowhere else:
 /// they go with it, also where the files of the submodule are gone.
 ///
@@ -382,7 +439,7 @@ pub(crate) fn submodules(found: &Found) -> Result<Vec<(RelPath, String)>> {
     }
     let reason = || "the repository of a submodule".to_owned();
     let names = disk::list_dir(&all)?.into_iter();
-    let path = |name: Vec<u8>| RelPath::new([&b".git/modules/"[..], &name].concat()).ok();
+    let path = |name: Vec<u8>| RelPath::new([SUBMODULES, &name].concat()).ok();
     Ok(names.filter_map(|(name, _)| path(name)).map(|path| (path, reason())).collect())
 }
 
@@ -457,16 +514,23 @@ fn hides(named: &HashSet<&RelPath>, kept: &Kept, last: &RelPath) -> bool {
     at_or_below(differing, &directory, |path| path).any(|index| is_without_entry(&differing[index]))
 }
 
-/// What a removal leaves out: what git ignores, and `given_up`. And what of the ignored may not be looked into.
+/// What a removal leaves out: `given_up`, and what git ignores where that is not held. And what of the ignored may
+/// not be looked into.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn left_out(
     record: &RunRecord,
+    found: &Found,
     entries: &[Entry],
     kept: &Kept,
     given_up: Vec<(RelPath, String)>,
+    options: &RemoveOptions,
 ) -> Result<(LeftOut, Vec<(RelPath, String)>)> {
+    if options.ignored {
+        // What of it is not held is given up, one by one.
+        return Ok((measure_given_up(record, found, given_up)?, Vec::new()));
+    }
     let mut omitted: Vec<&RelPath> = Vec::new();
     // The last names that have an entry, by their directory.
     let mut last: HashMap<RelPath, &RelPath> = HashMap::new();
@@ -492,7 +556,7 @@ pub(crate) fn left_out(
         !given_up.iter().any(|(other, _)| path.is_at_or_below(other)) && is_omitted(path)
     };
     let ignored: Vec<&RelPath> = kept.status.ignored().iter().filter(is_left).collect();
-    measured(record, ignored.into_iter(), given_up)
+    measured(record, ignored.into_iter(), measure_given_up(record, found, given_up.clone())?)
 }
 
 /// Puts back the link to the repository that a killed git has taken away, so that git judges what is left.
@@ -542,8 +606,10 @@ pub(crate) fn remove(
         // Of one that is gone git may have left a part of what it kept.
         git::complete(administration, &path, &record.branch())?;
     }
+    let is_locked =
+        is_half_made || found.administration.as_ref().is_some_and(Administration::is_being_made);
     let tree =
-        if is_known { git::remove_worktree(common_dir, &path, is_half_made, lock) } else { Ok(()) };
+        if is_known { git::remove_worktree(common_dir, &path, is_locked, lock) } else { Ok(()) };
     let branch = git::delete_branch(common_dir, &path, &record.branch(), commit, lock);
     leave(&record.top);
     tree.map_err(failed(REMOVE_WORK_TREE))?;

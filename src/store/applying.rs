@@ -20,7 +20,7 @@ use crate::runs::{RunRecord, RunState};
 use crate::settings::ScopeSettings;
 use crate::store::Store;
 use crate::store::isolating::capture_options;
-use crate::store::merging::{Merge, Purpose};
+use crate::store::merging::{Merge, Purpose, is_meant};
 use crate::store::removing::at;
 use crate::store::restoring::{Mode, Wish};
 use crate::store::target::{Intent, Target, load_target};
@@ -50,14 +50,14 @@ impl Store {
         self.apply(Mode::Plan, directory, id, options, monitor)
     }
 
-    /// Brings what a run changed to the checkout that it was made from, and keeps what was done there: a file
-    /// that both changed is merged line by line. The run, of the repository that `directory` lies in, stays as
-    /// it is. Where it was removed, what was held of it then counts. The paths of `options` are not looked at,
-    /// nor its workspace.
+    /// Brings what a run changed to the checkout that it was made from, at the paths of `options` or
+    /// everywhere, and keeps what was done there: a file that both changed is merged line by line. The run, of
+    /// the repository that `directory` lies in, stays as it is; it counts as applied only where all of it was.
+    /// Where it was removed, what was held of it then counts. The workspace of `options` is not looked at.
     ///
     /// # Errors
     /// [`IsolationError::ApplyConflicts`] where the two exclude each other: nothing has changed then, also
-    /// where they do not. [`IsolationError::RunNotFound`], [`IsolationError::RunAlive`],
+    /// where they do not. [`Error::PathNotFound`] for a path that neither side has. [`IsolationError::RunNotFound`], [`IsolationError::RunAlive`],
     /// [`IsolationError::ChangesUnknown`], [`IsolationError::ChangesApart`], [`IsolationError::OtherCheckout`]; else as [`Store::restore`].
     ///
     /// # Durability
@@ -86,7 +86,7 @@ impl Store {
         let change = self.change_of(&record, &options.scope, monitor)?;
         let options = RestoreOptions { workspace: None, ..options.clone() };
         let outcome = self.go_back(&Wish::Apply(&change), mode, &record.top, &options, monitor)?;
-        if mode == Mode::CarryOut {
+        if mode == Mode::CarryOut && options.paths.is_empty() {
             record.applied = Some(change.after);
             // It is done: that a listing does not show it is no failure.
             if let Err(error) = self.remembered_runs().write(&record) {
@@ -198,6 +198,7 @@ pub(super) fn find_apply(
     access: &Access,
     open: &OpenWorkspace,
     run: &RunChange,
+    paths: &[RelPath],
 ) -> Result<(Target, Intent)> {
     let id = run.id;
     if open.workspace.id != run.workspace {
@@ -212,8 +213,9 @@ pub(super) fn find_apply(
         }
         error => error,
     })?;
-    let changes = tree_differences(&access.blobs, &theirs.tree, &base.tree)
+    let mut changes = tree_differences(&access.blobs, &theirs.tree, &base.tree)
         .inspect_err(|error| drop(crate::capture::remember(access, error)))?;
-    let merge = Merge::new(Purpose::Apply(id), base.reference.id, theirs.clone(), changes, &[]);
+    changes.retain(|change| is_meant(paths, &change.path));
+    let merge = Merge::new(Purpose::Apply(id), base.reference.id, theirs.clone(), changes, paths);
     Ok((theirs, Intent::merge(RestoreVerb::Apply, merge)))
 }

@@ -14,15 +14,17 @@ use std::path::PathBuf;
 use crate::access::{Access, OpenWorkspace};
 use crate::capture::Storing;
 use crate::compare::{is_binary, merge};
-use crate::error::{Error, GoingBackError, IsolationError, LostContent, MergeConflict, Result};
+use crate::error::{
+    Error, GoingBackError, IsolationError, LostContent, MergeConflict, MergeConflicts, Result,
+};
 use crate::git;
 use crate::hash::{BlobHash, Hashed};
 use crate::id::{CheckpointId, RunId};
 use crate::limits;
-use crate::manifest::{Difference, Entry, EntryKind, Mode as FileMode, OmitReason};
+use crate::manifest::{Difference, Entry, EntryKind, Listed, Mode as FileMode, OmitReason};
 use crate::monitor::Monitor;
 use crate::path::{RelPath, shell_word};
-use crate::plan::{Collision, Plan, Present, Selection, Settled, Skip, SkipReason, settle};
+use crate::plan::{Change, Collision, Plan, Present, Selection, Settled, Skip, SkipReason, settle};
 use crate::restore::Predecessor;
 use crate::store::target::Target;
 
@@ -97,6 +99,16 @@ fn absent(path: &RelPath) -> Entry {
 fn is_omitted(entry: &Entry) -> Option<SkipReason> {
     match entry.kind {
         EntryKind::Omitted { reason, .. } => Some(SkipReason::NotCaptured(reason)),
+        _ => None,
+    }
+}
+
+/// Why a side without an entry of a path does not say that nothing is there: what is above it was left out, or
+/// not listed whole.
+fn unknown(entries: &BTreeMap<RelPath, Entry>, path: &RelPath) -> Option<SkipReason> {
+    match path.ancestors().filter_map(|above| entries.get(&above)).last()?.kind {
+        EntryKind::Omitted { reason, .. } => Some(SkipReason::NotCaptured(reason)),
+        EntryKind::Dir { listed: Listed::Partial } => Some(SkipReason::NoEvidence),
         _ => None,
     }
 }
@@ -223,9 +235,9 @@ impl Merge {
         self.changes.iter().map(left).collect()
     }
 
-    fn refusal(&self, open: &OpenWorkspace, conflicts: Vec<MergeConflict>) -> Error {
+    fn refusal(&self, open: &OpenWorkspace, conflicts: MergeConflicts) -> Error {
         let (base, theirs) = (self.base.clone(), self.theirs.reference.id.clone());
-        let workspace = open.path.clone();
+        let (workspace, conflicts) = (open.path.clone(), Box::new(conflicts));
         match self.purpose {
             Purpose::Revert { .. } => GoingBackError::RevertConflicts {
                 checkpoint: base,
@@ -328,6 +340,14 @@ impl Merge {
                         Err(collision) => Settled::Conflict(collision),
                     }
                 }
+                // That nothing is there theirs may not say at all.
+                Settled::Conflict(Collision::NoTheirs) => match unknown(&then, path) {
+                    Some(reason) => {
+                        skips.push(Skip { path: path.clone(), reason });
+                        Settled::Stays
+                    }
+                    None => settled,
+                },
                 settled => settled,
             };
             let wanted = match settled {
@@ -372,12 +392,30 @@ impl Resolved {
         }));
         if !conflicts.is_empty() {
             conflicts.sort_by(|a, b| a.path.cmp(&b.path));
-            return Err(merge.refusal(open, conflicts));
+            let free = free(&plan, &conflicts);
+            return Err(merge.refusal(open, MergeConflicts { against: conflicts, free }));
         }
         plan.skips.extend(skips);
         plan.skips.sort_by(|a, b| a.path.cmp(&b.path));
         Ok((plan, merged))
     }
+}
+
+/// What of a plan stays possible beside `conflicts`, both in order of path: the topmost paths that have none of
+/// them at, below or above.
+fn free(plan: &Plan, conflicts: &[MergeConflict]) -> Vec<RelPath> {
+    let against: HashSet<&RelPath> = conflicts.iter().map(|conflict| &conflict.path).collect();
+    let above: HashSet<RelPath> = conflicts.iter().flat_map(|it| it.path.ancestors()).collect();
+    let mut free: HashSet<&RelPath> = HashSet::new();
+    for Change { path, .. } in &plan.changes {
+        let mut all = path.ancestors().chain([path.clone()]);
+        if !above.contains(path) && all.all(|it| !against.contains(&it) && !free.contains(&it)) {
+            free.insert(path);
+        }
+    }
+    let mut free: Vec<RelPath> = free.into_iter().cloned().collect();
+    free.sort_unstable();
+    free
 }
 
 /// The three states of a file.

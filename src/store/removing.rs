@@ -358,7 +358,8 @@ impl Store {
                 }
                 (Stage::Gone, _) => {
                     refuse_lost(&path, &left, options)?;
-                    return Ok(Held { branch, ..Held::default() });
+                    let left_out = isolate::measure_given_up(record, found, left)?;
+                    return Ok(Held { branch, left_out, ..Held::default() });
                 }
                 _ => return Err(isolate::unknown(record)),
             }
@@ -416,7 +417,8 @@ impl Store {
                 }
                 left.extend(lost);
                 refuse_lost(&path, &left, options)?;
-                let (left_out, closed) = isolate::left_out(record, &entries, &seen, left)?;
+                let (left_out, closed) =
+                    isolate::left_out(record, found, &entries, &seen, left, options)?;
                 refuse_lost(&path, &closed, options)?;
                 let leftover = leftover.map(|it| it.giving_up(&left_out.paths, &entries));
                 return Ok(Held { branch, left_out, leftover, seen: Some(seen) });
@@ -672,7 +674,8 @@ fn refuse_lost(path: &Path, left: &[(RelPath, String)], options: &RemoveOptions)
     if left.is_empty() || options.discard {
         return Ok(());
     }
-    Err(IsolationError::NotHeld { path: path.to_owned(), left: left.to_vec() }.into())
+    let (path, left, ignored) = (path.to_owned(), left.to_vec(), options.ignored);
+    Err(IsolationError::NotHeld { path, left, ignored }.into())
 }
 
 /// What a sorted list has of a path.

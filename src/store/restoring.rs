@@ -252,25 +252,26 @@ fn find_target(
         if mode == Mode::CarryOut {
             adopt_own(access, &run.after.session)?;
         }
-        return find_apply(access, open, run);
+        return find_apply(access, open, run, &options.paths);
     }
     if let Wish::Restore(checkpoint) | Wish::Revert(checkpoint) = wish {
         if mode == Mode::CarryOut {
             // Only a checkpoint with a row can be protected.
             adopt_own(access, &checkpoint.session)?;
         }
-        return match wish {
-            Wish::Revert(_) => find_revert(access, open, checkpoint, &options.paths),
-            _ => Ok((load_target(access, open, checkpoint, options.overlay)?, Intent::restore())),
-        };
+        if let Wish::Restore(_) = wish {
+            let target = load_target(access, open, checkpoint, options.overlay)?;
+            return Ok((target, Intent::restore()));
+        }
     }
-    // The newest restore may be one whose rows are not in.
+    // A restore that is sought may be one whose rows are not in.
     let adopted = adopt_all(access);
     match mode {
         Mode::Plan => tolerate_unwritable(adopted)?,
         Mode::CarryOut => adopted?,
     }
     match wish {
+        Wish::Revert(checkpoint) => find_revert(access, open, checkpoint, &options.paths),
         Wish::Redo => find_redo(access, open),
         _ => find_undo(access, open),
     }

@@ -131,7 +131,34 @@ fn what_stands_against_it_is_named_and_nothing_is_written() {
     assert_eq!(error["paths"][0]["path"], "src/b.txt");
     assert_eq!(ground(&program), before);
     assert!(!program.workspace().join("made.txt").exists());
-    // With the change of here given up it comes.
+    // The rest comes by the command that is told, and all of it is not taken for applied then.
+    let rest = |refused: Run| {
+        let mut commands = refused.commands().into_iter();
+        commands.find(|command| command.contains(" worktree apply ")).unwrap()
+    };
+    let here = rest(program.run(apply).exits(3));
+    assert_eq!(here, format!("turnpoint worktree apply {id} made.txt"));
+    let named = [&["-C", root.to_str().unwrap()][..], &apply].concat();
+    let rest = rest(run(program.command(named).current_dir("/")).exits(3));
+    assert_eq!(rest, format!("turnpoint -C {} worktree apply {id} made.txt", root.display()));
+    program.paste(&format!("{rest} --yes"), Path::new("/")).ok();
+    assert_eq!(fs::read_to_string(root.join("made.txt")).unwrap(), "made\n");
+    assert_eq!(fs::read_to_string(root.join("src/b.txt")).unwrap(), "changed\n");
+    let listed = program.run(["worktree", "list", "--json"]).ok().json();
+    assert_eq!(listed["runs"][0]["applied"], Value::Null);
+    program.run(["undo", "--yes", "-q"]).ok();
+    assert_eq!(ground(&program), before);
+    // From below the work tree of the run too, as it is named there.
+    let mut below = program.command(["worktree", "apply", &id, "../made.txt", "--dry-run"]);
+    let below = run(below.current_dir(root.join(format!(".turnpoint/worktrees/{id}/src")))).ok();
+    assert!(below.stdout.contains("changed at these paths, as "), "{}", below.stdout);
+    assert!(below.stdout.contains("\ncreate\n  made.txt\n"), "{}", below.stdout);
+    let none = program.run(["worktree", "apply", &id, "c.txt", "--yes"]).ok().stdout;
+    assert!(none.ends_with("changed at these paths\n"), "{none}");
+    let gone = program.run(["worktree", "apply", &id, "gone.txt", "--yes", "--json"]).exits(2);
+    assert!(gone.stderr.contains("\"code\": \"path-not-found\""), "{}", gone.stderr);
+    assert_eq!(ground(&program), before);
+    // With the change of here given up all of it comes.
     build(&program.workspace(), [("src/b.txt", file("two\n"))]);
     program.run(["worktree", "apply", &id, "--yes"]).ok();
     let read = fs::read_to_string(program.workspace().join("src/b.txt")).unwrap();

@@ -74,6 +74,27 @@ fn nothing_is_locked_while_a_question_waits() {
 }
 
 #[test]
+fn a_prune_drops_what_was_shown_and_not_what_became_too_much_meanwhile() {
+    let program = program();
+    let turn = format!("{} capture --session s", env!("CARGO_BIN_EXE_turnpoint"));
+    for number in 0..3 {
+        fs::write(program.workspace().join("a.txt"), number.to_string()).unwrap();
+        program.run(["capture", "--session", "s"]).ok();
+    }
+    let seqs = || -> Vec<u64> {
+        let listed = program.run(["list", "--session", "s", "--json"]).ok().json();
+        let listed = listed["checkpoints"].as_array().unwrap().clone();
+        listed.iter().map(|it| it["seq"].as_u64().unwrap()).collect()
+    };
+    let before = seqs();
+    let meanwhile = format!("{turn} && {turn}");
+    let run = on_terminal(&program, "80", "y\n", &meanwhile, &["prune", "--keep", "2"]).ok();
+    assert!(run.stdout.contains("since this was decided"), "{}", run.stdout);
+    let expected: Vec<u64> = (before[before.len() - 2]..=before[before.len() - 1] + 2).collect();
+    assert_eq!(seqs(), expected);
+}
+
+#[test]
 fn a_question_can_be_left_with_ctrl_c() {
     let program = program();
     fs::write(program.workspace().join("a.txt"), "changed").unwrap();
@@ -209,6 +230,7 @@ fn a_refusal_fits_the_terminal_and_its_commands_are_in_one_piece() {
     let program = program();
     for content in ["two", "three"] {
         fs::write(program.workspace().join("a.txt"), content).unwrap();
+        fs::write(program.workspace().join("new.txt"), "new").unwrap();
         program.run(["capture", "--session", "s"]).ok();
     }
     // With a place that makes them long.
@@ -219,7 +241,7 @@ fn a_refusal_fits_the_terminal_and_its_commands_are_in_one_piece() {
     assert_eq!(shown.lines().find(is_long), None, "{shown}");
     assert!(shown.contains("\n  a.txt: the same lines were changed\n      since, or"), "{shown}");
     let diff = format!("`turnpoint diff -C {} s:0 s:1 -p -- a.txt`", root.display());
-    let revert = format!("`turnpoint revert -C {} s:1 PATH...`", root.display());
+    let revert = format!("`turnpoint revert -C {} s:1 new.txt`", root.display());
     for command in [diff, revert] {
         assert!(shown.lines().any(|line| line.contains(&command)), "{shown}");
     }

@@ -1139,7 +1139,11 @@ fn the_repository_of_a_submodule_that_is_gone_stays() {
         let kept = program.git([&inner[..], &["cat-file", "-t", commit.trim_end()]].concat());
         assert_eq!(kept, "commit");
     }
-    program.run(["worktree", "remove", &id, "--discard", "--yes"]).ok();
+    let removed = program.run(["worktree", "remove", &id, "--discard", "--yes"]).ok();
+    let told = removed.stderr.lines().find(|line| line.contains("no checkpoint holds")).unwrap();
+    assert!(told.contains(".git/modules/sub (the repository of a submodule)"), "{told}");
+    let count = told.split_whitespace().nth(4).unwrap().parse::<u64>().unwrap();
+    assert!(count > 10, "{told}");
     assert_cleared(&program);
 }
 

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::ground::ground;
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
 use crate::worktree::{
-    assert_cleared, cat, exec, git_that, git_that_removes, led_to, only, program, runs,
+    assert_cleared, cat, exec, find_record, git_that, git_that_removes, led_to, only, program, runs,
 };
 
 /// The program as somebody to whom permissions mean something: to root they mean nothing.
@@ -236,7 +236,7 @@ fn a_lock_that_a_killed_git_left_is_cleared_and_one_that_may_be_held_is_named() 
     // The lock of all refs is left to whoever made it, however old it is.
     exec(&program, &[], "mkdir build; echo 1 > build/x; echo 2 > two").ok();
     let (id, path) = only(&program);
-    let record = crate::worktree::find_record(&program, &id);
+    let record = find_record(&program, &id);
     aged(&shared, 60);
     let words = [&["worktree", "remove", &id, "--yes", "--ignored"][..], &["worktree", "prune"]];
     for (words, code) in words.into_iter().zip([1, 1]) {
@@ -498,7 +498,7 @@ fn what_was_half_made_and_is_known_to_git_no_more_is_cleared() {
     let program = program();
     exec(&program, &[], "true").ok();
     let (id, path) = only(&program);
-    let record = crate::worktree::find_record(&program, &id);
+    let record = find_record(&program, &id);
     let mut text: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     text["state"] = "making".into();
     fs::write(&record, text.to_string()).unwrap();
@@ -547,9 +547,9 @@ fn what_cannot_be_understood_of_a_run_is_named_and_nothing_of_it_forgotten() {
     let mut all = fs::read_dir(&directory).unwrap().map(|it| it.unwrap());
     let own = all.find(|it| it.file_name() != known).unwrap().path().join("workspace.json");
     exec(&program, &["--session", "p"], "echo made > made").ok();
-    let there = crate::worktree::find_record(&program, &only(&program).0);
+    let there = find_record(&program, &only(&program).0);
     let removed = runs(&program, &["--removed"])[0].clone();
-    let record = crate::worktree::find_record(&program, removed["run"].as_str().unwrap());
+    let record = find_record(&program, removed["run"].as_str().unwrap());
     let text = fs::read(&own).unwrap();
     fs::write(&own, "{").unwrap();
     assert_eq!(program.run(["worktree", "prune", "--json"]).ok().json()["forgotten"], 0);
@@ -591,7 +591,7 @@ fn of_a_removed_run_stays_what_leads_to_its_work_and_nothing_once_that_is_gone()
         (1, vec!["workspace.json".into()])
     );
     let id = runs(&program, &["--removed"])[0]["run"].as_str().unwrap().to_owned();
-    let record = crate::worktree::find_record(&program, &id);
+    let record = find_record(&program, &id);
     let prune = || program.run(["worktree", "prune", "--json"]).ok().json()["forgotten"].clone();
     assert_eq!(prune(), 0);
     program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
@@ -659,4 +659,93 @@ fn runs_of_a_repository_with_reftables_are_made_and_removed() {
         assert_eq!(cat(&program, &removed["kept"], "a.txt"), b"later\n");
     }
     program.git(["fsck", "--no-dangling", "--no-progress"]);
+}
+
+#[test]
+fn beside_what_is_ignored_and_held_only_what_cannot_be_held_is_given_up() {
+    let program = program();
+    let script = "echo build/ >> .gitignore; mkdir build; echo out > build/out; mkfifo build/pipe";
+    exec(&program, &[], script).ok();
+    let (id, path) = only(&program);
+    let remove = ["worktree", "remove", "--ignored", &id, "--yes"];
+    let refused = program.run(remove).exits(3);
+    assert!(refused.stderr.contains("  build/pipe: special\n"), "{}", refused.stderr);
+    assert!(path.join("build/out").exists());
+    let removed = program.run([&remove[..], &["--discard", "--json"]].concat()).ok().json();
+    let left =
+        json!({"files": 1, "bytes": 0, "paths": [{"path": "build/pipe", "reason": "special"}]});
+    assert_eq!(removed["left_out"], left);
+    let kept = &removed["kept"];
+    let kept = format!("{}:{}", kept["session"].as_str().unwrap(), kept["seq"]);
+    assert_eq!(program.run(["cat", &kept, "build/out"]).ok().stdout, "out\n");
+    assert_cleared(&program);
+}
+
+/// Where a sparse checkout, or `--skip-worktree`, leaves a file out, and where the directory is gone, what is
+/// staged is nowhere else.
+#[test]
+fn what_is_staged_and_in_no_file_is_kept_by_a_ref() {
+    let program = program();
+    let ground_before = ground(&program);
+    let skip = "git update-index --skip-worktree c.txt";
+    let left_out = format!(
+        "{skip}; rm c.txt; blob=$(echo staged | git hash-object -w --stdin); \
+         git update-index --cacheinfo 100644,$blob,c.txt; {skip}; git status --porcelain >&2"
+    );
+    for (script, is_gone) in
+        [(left_out.as_str(), false), ("echo staged > c.txt; git add c.txt", true)]
+    {
+        let run = exec(&program, &[], script).ok();
+        assert!(is_gone || run.stderr.contains("M  c.txt"), "{}", run.stderr);
+        let (id, path) = only(&program);
+        if is_gone {
+            fs::remove_dir_all(&path).unwrap();
+        }
+        let removed = program.run(["worktree", "remove", &id, "--yes"]).ok();
+        let index = format!("refs/turnpoint/removed/{id}/index");
+        assert!(removed.stdout.contains(&format!("{index} leads to its work")), "{removed:?}");
+        assert_eq!(program.git(["show", &format!("{index}:c.txt")]), "staged");
+        assert_cleared(&program);
+    }
+    assert_eq!(ground(&program), ground_before);
+}
+
+/// A work tree in whose making git was killed after the files were there is one that a person may go on with.
+#[test]
+fn what_was_done_in_a_work_tree_that_git_did_not_quite_make_is_held() {
+    let program = program();
+    exec(&program, &[], "true").ok();
+    let (id, path) = only(&program);
+    let record = find_record(&program, &id);
+    let text = fs::read_to_string(&record).unwrap();
+    let making = text.replace("\"state\":\"made\"", "\"state\":\"making\"");
+    assert_ne!(making, text);
+    fs::write(&record, making).unwrap();
+    let lock = program.workspace().join(".git/worktrees").join(&id).join("locked");
+    fs::write(lock, "initializing").unwrap();
+    fs::write(path.join("mine"), "mine\n").unwrap();
+    program.run(["worktree", "prune"]).ok();
+    assert_cleared(&program);
+    let removed = &runs(&program, &["--removed"])[0];
+    assert_eq!(cat(&program, &removed["kept"], "mine"), b"mine\n");
+}
+
+#[test]
+fn a_work_tree_that_nobody_can_look_at_is_not_taken_for_gone() {
+    let program = program();
+    exec(&program, &[], "echo made > made.txt").ok();
+    let (id, path) = only(&program);
+    let (place, aside) = (path.parent().unwrap(), program.root().join("aside"));
+    let before = ground(&program);
+    fs::rename(place, &aside).unwrap();
+    std::os::unix::fs::symlink("worktrees", place).unwrap();
+    program.run(["worktree", "remove", &id, "--yes"]).exits(1);
+    program.run(["worktree", "prune", "--older-than", "0s"]).exits(1);
+    fs::remove_file(place).unwrap();
+    fs::rename(&aside, place).unwrap();
+    assert_eq!(ground(&program), before);
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    let removed = &runs(&program, &["--removed"])[0];
+    assert_eq!(cat(&program, &removed["kept"], "made.txt"), b"made\n");
+    assert_cleared(&program);
 }

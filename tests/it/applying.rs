@@ -82,7 +82,7 @@ impl Checkout {
         };
         assert_eq!(named, id);
         let told = |conflict: &MergeConflict| format!("{}: {}", conflict.path, conflict.reason);
-        conflicts.iter().map(told).collect()
+        conflicts.against.iter().map(told).collect()
     }
 
     fn record(&self, id: RunId) -> PathBuf {

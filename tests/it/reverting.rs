@@ -13,7 +13,10 @@ use turnpoint::compare::merge;
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::manifest::RestoreVerb;
 use turnpoint::path::RelPath;
-use turnpoint::{Error, GoingBackError, PruneRule, RestoreOptions, RestoreOutcome, Result};
+use turnpoint::{
+    CaptureOptions, Error, GoingBackError, MergeConflicts, PruneRule, RestoreOptions,
+    RestoreOutcome, Result,
+};
 
 use crate::place::{Place, skips};
 use crate::sides::{lines, one_side, other_side, start};
@@ -130,6 +133,42 @@ fn what_was_restored_before_a_turn_stays_as_it_was_restored() {
     let outcome = go_back(&place, &turn);
     assert_eq!((outcome.changed, names(&place)), (2, vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!((read(&place, "a"), read(&place, "b")), ("1".to_owned(), "1".to_owned()));
+    place.verify_clean();
+}
+
+/// Safety checkpoints go to the session of the workspace, and turns of an agent to its own.
+#[test]
+fn what_was_restored_counts_whatever_session_it_was_saved_in() {
+    let place = Place::new();
+    let mut options = CaptureOptions::default();
+    options.session = Some("agent".to_owned());
+    let turn = || place.store().capture(place.root(), &options, &()).unwrap().checkpoint;
+    let is = |names: [&str; 3]| names.map(|name| read(&place, name));
+    tree::build(place.root(), [("a", file("1")), ("b", file("1")), ("c", file("1"))]);
+    let first = turn();
+    write(&place, "a", "2");
+    write(&place, "b", "2");
+    let second = turn();
+    // One of given paths, one of all, and of some again: what the last has left counts.
+    drop(place.store().restore(place.root(), &first, &at(&["b"]), &()).unwrap());
+    place.go_back(&second);
+    drop(place.store().restore(place.root(), &first, &at(&["a"]), &()).unwrap());
+    write(&place, "c", "3");
+    let third = turn();
+    assert_eq!((third.seq.get(), is(["a", "b", "c"])), (2, ["1", "2", "3"].map(String::from)));
+    assert_eq!(newest_step(&place, &third.session), ["c"]);
+    assert_eq!(go_back(&place, &third).changed, 1);
+    assert_eq!(is(["a", "b", "c"]), ["1", "2", "1"].map(String::from));
+
+    // What was restored before the turn before is no part of it, and what comes after neither.
+    drop(place.undo());
+    write(&place, "b", "4");
+    let fourth = turn();
+    place.go_back(&first);
+    assert_eq!(newest_step(&place, &fourth.session), ["b"]);
+    drop(place.undo());
+    assert_eq!(go_back(&place, &fourth).changed, 1);
+    assert_eq!(is(["a", "b", "c"]), ["1", "2", "3"].map(String::from));
     place.verify_clean();
 }
 
@@ -291,7 +330,7 @@ fn assert_refused(place: &Place, turn: &CheckpointId, expected: &[(&str, &str)])
         };
         assert_eq!(checkpoint, *turn);
         let found: Vec<(String, &str)> =
-            conflicts.iter().map(|it| (it.path.to_string(), it.reason.as_str())).collect();
+            conflicts.against.iter().map(|it| (it.path.to_string(), it.reason.as_str())).collect();
         let found: Vec<(&str, &str)> = found.iter().map(|(path, why)| (&**path, *why)).collect();
         assert_eq!(found, expected);
     }
@@ -406,6 +445,13 @@ fn what_is_not_known_of_is_left_alone() {
     let turn = place.capture();
     drop(go_back(&place, &turn));
     assert_eq!((read(&place, "x/out"), read(&place, ".gitignore")), ("0".into(), "x\n".into()));
+
+    // What was done in it since stands against nothing either.
+    drop(place.undo());
+    write(&place, "x/out", "3");
+    let outcome = go_back(&place, &turn);
+    assert_eq!((read(&place, "x/out"), read(&place, ".gitignore")), ("3".into(), "x\n".into()));
+    assert!(skips(&outcome).contains(&"x/out ignored".to_owned()), "{:?}", skips(&outcome));
     place.verify_clean();
 }
 
@@ -634,4 +680,51 @@ fn a_turn_whose_paths_were_not_touched_since_is_taken_back_as_git_takes_it_back(
         let (git, own) = (without_git(root), place.look());
         prop_assert_eq!(fingerprint::differences(&git, &own), "");
     });
+}
+
+#[test]
+fn what_a_refused_revert_names_as_free_can_be_taken_back_by_itself() {
+    let refusals = Cell::new(0);
+    let config = Config { failure_persistence: None, ..Config::with_cases(24) };
+    proptest!(config, |(first in edits(0.9), turn in edits(0.8), later in edits(0.5))| {
+        let place = Place::new();
+        let mut state = State::new();
+        let mut step = |edits: &Edits, number: usize| {
+            apply(&mut state, edits, number);
+            put(place.root(), &state);
+            (place.capture(), state.clone())
+        };
+        let (_, before) = step(&first, 0);
+        let (captured, after) = step(&turn, 1);
+        let (_, now) = step(&later, 2);
+        let Err(error) = revert(&place, &captured) else { return Ok(()) };
+        let Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. }) = error else {
+            return Err(TestCaseError::fail(format!("{error:?}")));
+        };
+        let MergeConflicts { against, free } = *conflicts;
+        prop_assert!(!against.is_empty());
+        if free.is_empty() {
+            return Ok(());
+        }
+        refusals.set(refusals.get() + 1);
+        let is_free = |path: &Path| free.iter().any(|it| path.starts_with(it.as_os()));
+        prop_assert!(!against.iter().any(|it| is_free(it.path.as_os())));
+        let mut options = RestoreOptions::default();
+        options.paths.clone_from(&free);
+        let outcome = place.store().revert(place.root(), &captured, &options, &()).unwrap();
+        prop_assert_eq!(outcome.left, []);
+        prop_assert!(outcome.changed > 0);
+        let mut expected = now;
+        for path in before.keys().chain(after.keys()).filter(|path| is_free(path)) {
+            match before.get(path) {
+                unchanged if unchanged == after.get(path) => {}
+                Some(node) => drop(expected.insert(path.clone(), node.clone())),
+                None => drop(expected.remove(path)),
+            }
+        }
+        let copy = tempfile::tempdir().unwrap();
+        put(copy.path(), &expected);
+        prop_assert_eq!(fingerprint::differences(&without_git(copy.path()), &place.look()), "");
+    });
+    assert!(refusals.get() > 5, "{refusals:?}");
 }
