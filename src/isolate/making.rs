@@ -16,6 +16,7 @@ use crate::hash::BlobHash;
 use crate::id::{RunId, SessionName};
 use crate::limits;
 use crate::monitor::Monitor;
+use crate::path::RelPath;
 use crate::runs::{RunRecord, place};
 
 /// What git shows nowhere: the work trees of runs are no files of the checkout that they lie in.
@@ -143,6 +144,7 @@ pub(crate) fn make(
     let place = place(&repository.top);
     // To the end, when the run's own directory is in it.
     let _held = make_place(&repository.top, &place)?;
+    hide(&repository.top, &place)?;
     disk::require_space(&Dir::open(&place)?, 0, limits::DISK_FLOOR_BYTES)?;
     let (path, branch) = (record.path(), record.branch());
     let is_cancelled = || monitor.is_cancelled();
@@ -209,6 +211,20 @@ fn make_place(top: &Path, place: &Path) -> Result<Lock> {
     disk::try_lock_directory(place, LockKind::Shared)?.ok_or_else(busy)
 }
 
+/// The ignore file of the directory in which runs are.
+const OWN_RULES: &str = ".gitignore";
+
+/// Has git ignore what is in `place` also where a `.gitignore` takes back what is excluded: one that ignores all
+/// but what it names lists every directory again.
+fn hide(top: &Path, place: &Path) -> Result<()> {
+    let below = place.strip_prefix(top).unwrap_or(place);
+    let Ok(below) = RelPath::new(below.as_os_str().as_bytes()) else { return Ok(()) };
+    if git::is_ignored(top, &below).map_err(failed("look for ignore rules"))? {
+        return Ok(());
+    }
+    disk::append_missing_line(&place.join(OWN_RULES), b"*")
+}
+
 fn make_directories(top: &Path, place: &Path) -> Result<()> {
     let mut dir = Dir::open(top)?;
     for name in place.strip_prefix(top).unwrap_or(place) {
@@ -230,6 +246,11 @@ pub(super) fn leave(top: &Path) {
     for _ in 0..LEAVE_TRIES {
         match disk::try_lock_directory(&place, LockKind::Exclusive) {
             Ok(Some(_alone)) => {
+                let names = disk::list_dir(&place).unwrap_or_default();
+                if matches!(names.as_slice(), [(name, _)] if name == OWN_RULES.as_bytes()) {
+                    // What stays is found, and goes, the next time.
+                    drop(disk::remove_file(&place.join(OWN_RULES)));
+                }
                 disk::remove_directory_if_empty(&place);
                 break;
             }

@@ -245,6 +245,27 @@ fn a_work_tree_with_something_in_it_that_would_be_lost_stays() {
     assert_eq!(ground(&program), ground_before);
 }
 
+/// As repositories have it that track no more than they name.
+#[test]
+fn a_checkout_that_ignores_all_but_what_it_names_does_not_see_its_runs() {
+    let program = program();
+    build(&program.workspace(), [(".gitignore", file("*\n!*/\n!*.txt\n!.gitignore\n"))]);
+    program.git(["commit", "-q", "-m", "names", "--", ".gitignore"]);
+    let seen = || {
+        let status = program.git(["--no-optional-locks", "status", "--porcelain"]);
+        (status, program.git(["add", "--all", "--dry-run"]))
+    };
+    let before = seen();
+    exec(&program, &[], "echo made > made.txt").ok();
+    exec(&program, &[], "echo more > more.txt").ok();
+    assert_eq!(seen(), before);
+    for run in runs(&program, &[]) {
+        program.run(["worktree", "remove", run["run"].as_str().unwrap(), "--yes"]).ok();
+        assert_eq!(seen(), before);
+    }
+    assert_cleared(&program);
+}
+
 #[test]
 fn what_git_holds_or_ignores_is_nothing_that_would_be_lost() {
     let program = program();
