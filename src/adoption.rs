@@ -4,13 +4,18 @@
 //! A manifest is committed when its file is; the row comes after, and a crash in between leaves the
 //! file alone. Whoever comes next adopts it. The reverse, a row without its file, is never repaired
 //! here: a missing manifest is damage and not an order.
+//!
+//! Where a row was made from another manifest than the one that is there, somebody has put back an index
+//! from before a purge. What the manifests name now is not in it, so it is built anew.
 
 use std::collections::HashMap;
 
 use crate::access::Access;
 use crate::disk;
-use crate::error::{BadFile, Result};
+use crate::error::{BadFile, Error, Result};
+use crate::hash::Digest;
 use crate::id::{CheckpointId, SessionName};
+use crate::index;
 use crate::operation::OperationRow;
 use crate::registration::{Liveness, liveness};
 use crate::sessions::{Found, SessionListing, with_source};
@@ -192,6 +197,40 @@ fn is_missing(access: &Access, id: &CheckpointId) -> Result<bool> {
     }
     let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
     Ok(row.is_some_and(|row| !row.is_pruning()))
+}
+
+/// Requires that every row was made from the manifest that is there, which every sweep does. Else what the
+/// manifest names has no row, and would be removed as needed by nobody. One that cannot be read goes on
+/// counting by its row.
+///
+/// # Errors
+/// [`Error::IndexDamaged`], naming the checkpoint.
+///
+/// Cost: the reading of every manifest.
+pub(crate) fn require_own_manifests(access: &Access) -> Result<()> {
+    for session in access.sessions.names()? {
+        let rows = access.index.read("list a session", |tx| tx.checkpoints_of_session(&session))?;
+        for row in rows.iter().filter(|row| !row.is_pruning()) {
+            let id = CheckpointId { session: session.clone(), seq: row.id.seq };
+            require_own_manifest(access, &id, row.digest)?;
+        }
+    }
+    Ok(())
+}
+
+/// As [`require_own_manifests`], of one checkpoint, whose row has `recorded`.
+pub(crate) fn require_own_manifest(
+    access: &Access,
+    id: &CheckpointId,
+    recorded: Digest,
+) -> Result<()> {
+    match access.sessions.read(id) {
+        Found::Valid { digest, .. } if digest != recorded => Err(Error::IndexDamaged {
+            path: access.layout.root().join(index::FILE_NAME),
+            reason: index::other_manifest(id, digest, recorded),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Compares the whole store with the index: the start of every sweep.

@@ -15,6 +15,7 @@ mod frame;
 mod pack;
 mod packs;
 mod salvage;
+mod seek;
 mod staging;
 
 #[cfg(test)]
@@ -27,10 +28,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::blobs::checked::{declared_size, decode_checked, other_size};
+use crate::blobs::checked::decode_checked;
 use crate::blobs::frame::DecodeError;
 use crate::blobs::pack::Section;
 use crate::blobs::packs::Packs;
+use crate::blobs::seek::{Met, Place, Sought, Tried, declares, presence, seek_packed};
 use crate::disk::{self, Dir, FileKind, FileStat, file_stat, make_private_dir};
 use crate::error::{BadFile, Error, IoContext, Result};
 use crate::hash::BlobHash;
@@ -123,34 +125,15 @@ struct Survey {
 }
 
 impl Survey {
-    fn holds(&self, hash: BlobHash) -> bool {
-        self.loose.contains(&hash) || self.packs.holds(hash)
+    /// Whether it is known that the store did not have it.
+    fn lacks(&self, hash: BlobHash) -> bool {
+        !self.loose.contains(&hash) && matches!(self.packs.holds(hash), Ok(false))
     }
 }
 
 /// What is in a loose blob's place.
 enum Found {
     File(File, FileStat),
-    Absent,
-    Wrong(String),
-}
-
-/// Where a blob's frame was found.
-struct Place<'a> {
-    frame: Section<'a>,
-    stored_size: u64,
-}
-
-/// What looking at one place came to.
-enum Tried<T> {
-    Good(T),
-    /// Another place may have it.
-    Wrong(String),
-}
-
-/// What looking at all places came to.
-enum Sought<T> {
-    Good(T),
     Absent,
     Wrong(String),
 }
@@ -247,8 +230,8 @@ impl Blobs {
     }
 
     /// As [`Blobs::look`], once, and in packs that the caller has listed since the hash was pinned: for those
-    /// who look for what is mostly not there. What moves into a pack meanwhile may be taken for absent, and is
-    /// then written a second time.
+    /// who look for what is mostly not there. What moves into a pack meanwhile, or is in one that cannot be
+    /// read, may be taken for absent, and is then written a second time.
     ///
     /// # Cost
     /// Where there is none, one failed open.
@@ -258,14 +241,15 @@ impl Blobs {
         size: u64,
         packs: &PackList,
     ) -> Result<Presence> {
-        let mut wrong = None;
+        let mut met = Met::default();
         let mut each = |place: Place<'_>| Ok::<_, Error>(declares(&place, size, None));
-        let loose = self.seek_loose(hash, &mut each, &mut wrong)?;
+        let loose = self.seek_loose(hash, &mut each, &mut met)?;
         let good = match loose {
-            None => seek_packed(packs, hash, true, &mut each, &mut wrong)?,
+            None => seek_packed(packs, hash, true, &mut each, &mut met)?,
             good => good,
         };
-        Ok(presence(good.map_or_else(|| sought_in_vain(wrong), Sought::Good)))
+        met.unread = None;
+        Ok(presence(good.map_or_else(|| met.sought(), |good| Ok(Sought::Good(good)))?))
     }
 
     /// Reads all of a blob and compares it with its name, and with `size` where that is known.
@@ -363,64 +347,6 @@ impl Blobs {
         }
     }
 
-    /// Shows `each` the places of a blob, one after another, until it finds one good.
-    ///
-    /// A blob may be on its way from one place to another: a collection moves loose ones into packs, and
-    /// from pack to pack, and takes away the old only when the new is there. So before it is said that
-    /// there is none, the packs are listed anew and everything is looked at again. Of the packs that are
-    /// remembered one may have been removed, with what nobody needed of it: who has pinned a blob and
-    /// asks for it must not be shown that one, although it is open.
-    ///
-    /// Where this process knows packs already they are asked first: that costs least.
-    fn seek<T, E: From<Error>>(
-        &self,
-        hash: BlobHash,
-        mut each: impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
-    ) -> Result<Sought<T>, E> {
-        let mut wrong = None;
-        let known = self.packs.known();
-        if let Some(packs) = &known
-            && let Some(good) = seek_packed(packs, hash, false, &mut each, &mut wrong)?
-        {
-            return Ok(Sought::Good(good));
-        }
-        for is_again in [false, true] {
-            if let Some(good) = self.seek_loose(hash, &mut each, &mut wrong)? {
-                return Ok(Sought::Good(good));
-            }
-            let packs = match &known {
-                Some(_) if !is_again => continue,
-                _ if is_again => self.packs.list()?,
-                _ => self.packs.remembered()?,
-            };
-            if let Some(good) = seek_packed(&packs, hash, is_again, &mut each, &mut wrong)? {
-                return Ok(Sought::Good(good));
-            }
-        }
-        Ok(sought_in_vain(wrong))
-    }
-
-    /// As [`Blobs::seek`], in the loose blob's place alone.
-    fn seek_loose<T, E: From<Error>>(
-        &self,
-        hash: BlobHash,
-        each: &mut impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
-        wrong: &mut Option<String>,
-    ) -> Result<Option<T>, E> {
-        match self.find_loose(hash)? {
-            Found::File(file, stat) => {
-                let frame = Section::whole(&file, stat.size);
-                match each(Place { frame, stored_size: stat.size })? {
-                    Tried::Good(good) => return Ok(Some(good)),
-                    Tried::Wrong(reason) => *wrong = Some(reason),
-                }
-            }
-            Found::Absent => {}
-            Found::Wrong(reason) => *wrong = Some(reason),
-        }
-        Ok(None)
-    }
-
     /// Opens what is in a loose blob's place.
     fn find_loose(&self, hash: BlobHash) -> Result<Found> {
         let place = place(hash);
@@ -498,7 +424,7 @@ impl Blobs {
 
     /// Whether there is anything in a place of that blob, without opening it; `packs` are those of now.
     pub(crate) fn is_there(&self, hash: BlobHash, packs: &PackList) -> Result<bool> {
-        Ok(disk::modified_ns(&self.loose_path(hash))?.is_some() || packs.holds(hash))
+        Ok(disk::modified_ns(&self.loose_path(hash))?.is_some() || packs.holds(hash)?)
     }
 
     /// The frame of a loose blob, as it is; `None` where there is none, or something else.
@@ -609,53 +535,6 @@ impl Blobs {
 impl PageSource for Blobs {
     fn page(&self, hash: BlobHash, size: u64) -> Result<Vec<u8>> {
         self.read(hash, size)
-    }
-}
-
-/// As [`Blobs::seek`], in packs alone; `are_new` says that they have just been listed, and `wrong` what is
-/// wrong with those that are not good.
-fn seek_packed<T, E: From<Error>>(
-    packs: &PackList,
-    hash: BlobHash,
-    are_new: bool,
-    each: &mut impl FnMut(Place<'_>) -> Result<Tried<T>, E>,
-    wrong: &mut Option<String>,
-) -> Result<Option<T>, E> {
-    for (pack, frame) in packs.find(hash) {
-        if !are_new && pack.is_removed()? {
-            continue;
-        }
-        let stored_size = u64::from(frame.length);
-        match each(Place { frame: pack.reader(&frame), stored_size })? {
-            Tried::Good(good) => return Ok(Some(good)),
-            Tried::Wrong(reason) => *wrong = Some(reason),
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a frame declares just that size, and is as long as it should be, where that is known.
-fn declares(place: &Place<'_>, size: u64, stored_size: Option<u64>) -> Tried<u64> {
-    let stored = place.stored_size;
-    match (declared_size(&place.frame), stored_size) {
-        (Err(reason), _) => Tried::Wrong(reason),
-        (Ok(declared), _) if declared != size => Tried::Wrong(other_size(declared, size)),
-        (Ok(_), Some(expected)) if expected != stored => {
-            Tried::Wrong(format!("its file has {stored} bytes where {expected} are expected"))
-        }
-        (Ok(_), _) => Tried::Good(stored),
-    }
-}
-
-fn sought_in_vain<T>(wrong: Option<String>) -> Sought<T> {
-    wrong.map_or(Sought::Absent, Sought::Wrong)
-}
-
-fn presence(sought: Sought<u64>) -> Presence {
-    match sought {
-        Sought::Good(stored_size) => Presence::Present { stored_size },
-        Sought::Absent => Presence::Absent,
-        Sought::Wrong(reason) => Presence::Wrong { reason },
     }
 }
 

@@ -542,6 +542,14 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData)
     }
 
+    /// Whether the system had no handles or no memory left. That says nothing about the file, and would
+    /// stand in the way of any other.
+    pub(crate) fn is_lack(&self) -> bool {
+        // ENOMEM, ENFILE, EMFILE
+        let lacks = |source: &io::Error| matches!(source.raw_os_error(), Some(12 | 23 | 24));
+        matches!(self, Self::Io { source, .. } if lacks(source))
+    }
+
     /// Whether a blob is missing, or its bytes are not what its name says: what a capture that has the
     /// right bytes heals.
     pub(crate) const fn is_lost_content(&self) -> bool {

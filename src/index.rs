@@ -51,6 +51,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+pub(crate) use checkpoints::other_manifest;
 pub(crate) use query::Reader;
 pub use query::{QueryOptions, QueryOutcome, QueryRow, Value};
 pub(crate) use releasing::ContentBytes;

@@ -17,9 +17,9 @@ pub(crate) use rebuild::rebuild;
 use crate::blobs::{Blobs, Presence};
 use crate::checkpoint::BlobState;
 use crate::error::{BadFile, Error, Result};
-use crate::hash::BlobHash;
+use crate::hash::{BlobHash, Digest};
 use crate::id::{CheckpointId, WorkspaceId};
-use crate::index::{FILE_NAME, Index, ReadTx};
+use crate::index::{self, FILE_NAME, Index, ReadTx};
 use crate::journal;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Manifest, page_refs, read_entries, validate};
@@ -175,6 +175,7 @@ pub(crate) fn verify(
         contents: HashMap::new(),
         bad_pages: HashMap::new(),
         workspaces: BTreeMap::new(),
+        contradictions: Vec::new(),
     };
     if let Some(reason) = parts.format_damage {
         let file = parts.layout.format_file();
@@ -222,6 +223,8 @@ struct Verifier<'a> {
     bad_pages: HashMap<BlobHash, usize>,
     /// The workspaces that manifests name, each with one of them.
     workspaces: BTreeMap<WorkspaceId, CheckpointId>,
+    /// What rows say otherwise than the manifests.
+    contradictions: Vec<String>,
 }
 
 impl Verifier<'_> {
@@ -262,7 +265,7 @@ impl Verifier<'_> {
 
     fn check_manifests(&mut self) -> Result<()> {
         let sessions = self.parts.sessions;
-        let mut on_disk: BTreeSet<CheckpointId> = BTreeSet::new();
+        let mut on_disk: BTreeMap<CheckpointId, Option<Digest>> = BTreeMap::new();
         // A sweep refuses where there is one: nobody knows which checkpoints are behind it.
         for BadFile { path, reason } in sessions.unlisted()? {
             self.find(FindingKind::DirectoryUnreadable, path, reason, vec![]);
@@ -285,23 +288,28 @@ impl Verifier<'_> {
                     return Err(Error::Cancelled);
                 }
                 let id = CheckpointId { session: session.clone(), seq };
-                on_disk.insert(id.clone());
-                self.check_manifest(&id);
+                let digest = self.check_manifest(&id);
+                on_disk.insert(id, digest);
             }
         }
         self.check_rows(&on_disk)
     }
 
-    fn check_manifest(&mut self, id: &CheckpointId) {
+    /// Gives the digest of the manifest, where it is understood.
+    fn check_manifest(&mut self, id: &CheckpointId) -> Option<Digest> {
         let file = self.parts.sessions.manifest_path(id);
         match self.parts.sessions.read(id) {
             // Pruned since the listing.
-            Found::Absent => {}
-            Found::Legacy => self.report.legacy.push(file),
+            Found::Absent => None,
+            Found::Legacy => {
+                self.report.legacy.push(file);
+                None
+            }
             Found::Unreadable { reason } => {
                 self.find(FindingKind::ManifestUnreadable, file, reason, vec![id.clone()]);
+                None
             }
-            Found::Valid { manifest, .. } => {
+            Found::Valid { manifest, digest, .. } => {
                 self.report.checkpoints += 1;
                 self.workspaces.entry(manifest.workspace).or_insert_with(|| id.clone());
                 self.monitor.advanced(1, 0);
@@ -311,6 +319,7 @@ impl Verifier<'_> {
                     let by = vec![id.clone()];
                     self.find(FindingKind::PinUnreadable, file, with_source(&error), by);
                 }
+                Some(digest)
             }
         }
     }
@@ -516,13 +525,19 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rows without a manifest.
-    fn check_rows(&mut self, on_disk: &BTreeSet<CheckpointId>) -> Result<()> {
+    /// Rows without a manifest, or of another one than is there.
+    fn check_rows(&mut self, on_disk: &BTreeMap<CheckpointId, Option<Digest>>) -> Result<()> {
         let Some(rows) = self.ask("list checkpoints", |tx| tx.all_checkpoints())? else {
             return Ok(());
         };
         for row in rows {
-            if row.is_pruning() || on_disk.contains(&row.id) {
+            if row.is_pruning() {
+                continue;
+            }
+            if let Some(found) = on_disk.get(&row.id) {
+                if let Some(digest) = found.filter(|digest| *digest != row.digest) {
+                    self.contradictions.push(index::other_manifest(&row.id, digest, row.digest));
+                }
                 continue;
             }
             // Looked at again: it may have been committed, or pruned, since the listing.
@@ -539,7 +554,8 @@ impl Verifier<'_> {
 
     /// Whatever is wrong with the index is one finding: it is one file, and is built anew as a whole.
     fn check_index(&mut self, options: VerifyOptions) -> Result<()> {
-        let reasons = self.ask("check itself", |tx| {
+        let mut reasons = std::mem::take(&mut self.contradictions);
+        let own = self.ask("check itself", |tx| {
             let mut reasons = tx.integrity(options.read_data)?;
             reasons.extend(tx.broken_references()?);
             for mismatch in tx.recount()? {
@@ -550,7 +566,8 @@ impl Verifier<'_> {
             }
             Ok(reasons)
         })?;
-        let mut reasons = reasons.unwrap_or_default();
+        let Some(own) = own else { return Ok(()) };
+        reasons.extend(own);
         let more = reasons.len().saturating_sub(REASONS_MAX);
         reasons.truncate(REASONS_MAX);
         if more > 0 {

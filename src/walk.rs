@@ -176,7 +176,7 @@ impl Walked {
 ///
 /// # Errors
 /// [`Error::Cancelled`]; [`Error::Io`] where the root cannot be listed or is no longer at its path
-/// in the end; [`Error::WorkspaceTooWide`] where it is a store. What is wrong below the root is in
+/// in the end, or where there are no handles or no memory left to look with; [`Error::WorkspaceTooWide`] where it is a store. What is wrong below the root is in
 /// the result.
 ///
 /// # Concurrency
@@ -505,6 +505,7 @@ fn finish(
     graft::add_tracked(&tree, &mut observations, &tracked.excluded, &mut unfinished)?;
     unfinished.sort();
     graft::mark_sparse(&tree, &mut observations, &tracked.sparse);
+    tree.require_no_lack()?;
     let unlisted = graft::limit_omitted(&mut observations);
     Ok(Some(Walked {
         observations,

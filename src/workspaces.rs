@@ -153,6 +153,9 @@ pub(crate) enum Identified {
 pub(crate) enum Change {
     /// Its root was made anew at the same path.
     RootRecreated,
+    /// Its root is on a device that has another number than it had, as after a boot. It may be a copy of
+    /// the device, from another time: what was seen in it is not relied upon.
+    Remounted,
     /// Its root was moved.
     Moved,
     /// Its file was lost or damaged; what is known of it is from its checkpoints.
@@ -161,18 +164,27 @@ pub(crate) enum Change {
 
 /// Decides which workspace the directory `identity` at `path` is. `still_exists` says whether the
 /// directory remembered for a workspace exists at another place that is remembered for it.
+///
+/// A device whose number has changed cannot be told from a copy of it, such as a snapshot. A copy is at
+/// another place, while the directory that it is of is where it was.
 pub(crate) fn identify(
     known: &[Workspace],
     path: &Path,
     identity: DirectoryIdentity,
     still_exists: impl Fn(&Workspace) -> bool,
 ) -> Identified {
-    let by_path =
-        known.iter().find(|workspace| workspace.roots.first().is_some_and(|root| root == path));
-    let by_inode = known.iter().find(|workspace| workspace.identity == identity);
+    let by_path = known.iter().find(|workspace| workspace.root() == Some(path));
+    let is_one = |workspace: &&Workspace| workspace.identity.is_one(identity);
+    let by_inode = known
+        .iter()
+        .find(|workspace| workspace.identity == identity)
+        .or_else(|| by_path.filter(is_one))
+        .or_else(|| known.iter().find(|it| is_one(it) && !still_exists(it)));
     match (by_path, by_inode) {
         (Some(path), Some(inode)) if path.id == inode.id => {
-            Identified::Known { id: path.id, change: None }
+            let is_remounted = inode.identity != identity;
+            let change = is_remounted.then_some(Change::Remounted);
+            Identified::Known { id: path.id, change }
         }
         (Some(path), Some(inode)) if still_exists(path) => {
             Identified::Ambiguous { by_path: path.id, by_inode: inode.id }
@@ -409,6 +421,7 @@ impl Workspaces {
             }
             match change {
                 None => {}
+                Some(Change::Remounted) => self.write(&workspace)?,
                 Some(Change::Remade) => {
                     let damage = self.read(workspace.id).err();
                     let Repair { file, reason, aside } =
@@ -462,7 +475,7 @@ impl Workspaces {
             workspace.roots.iter().any(|root| {
                 Dir::open(root)
                     .and_then(|dir| identity_of(&dir))
-                    .is_ok_and(|found| found == workspace.identity)
+                    .is_ok_and(|found| workspace.identity.is_one(found))
             })
         };
         let mut identified = identify(&known, path, identity, still_exists);

@@ -24,7 +24,6 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::blobs::is_errno;
 use crate::disk::{Dir, FileKind, FileStat, check_size, file_stat};
 use crate::error::{Error, IoContext, Result};
 use crate::hash::{BlobHash, Digest};
@@ -50,14 +49,15 @@ pub(crate) struct Frame {
     pub(crate) length: u32,
 }
 
-/// An open pack. It stays readable when its name is gone.
+/// A pack that was opened. Its file is kept open, and stays readable when its name is gone, or it is opened
+/// again whenever it is read: a store may have more packs than a process may have files open.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) id: PackId,
     /// Where its name is.
     dir: Arc<Dir>,
     path: PathBuf,
-    file: File,
+    kept: Option<Arc<File>>,
     stat: FileStat,
     /// Where the trailer begins, which is where the last frame ends at the latest.
     frames_end: u64,
@@ -65,6 +65,15 @@ pub(crate) struct Pack {
     /// The frames by the first byte of their hash, read when first asked for. Empty where what was read
     /// cannot be right.
     by_first_byte: Box<[OnceLock<Box<[Frame]>>]>,
+}
+
+/// Where a pack has a blob.
+#[derive(Debug)]
+pub(super) enum InPack {
+    At(Frame),
+    Nowhere,
+    /// The pack itself is not there any more: what was in it may be in one that came since.
+    Gone,
 }
 
 /// Why a pack could not be opened.
@@ -79,24 +88,18 @@ pub(super) enum OpenError {
 }
 
 impl Pack {
-    /// Opens a pack and reads its table.
+    /// Opens a pack and reads its table; keeps its file open where that is asked for.
     ///
     /// # Cost
     /// One open, one stat, two reads.
-    pub(super) fn open(dir: &Arc<Dir>, id: PackId) -> Result<Self, OpenError> {
+    pub(super) fn open(dir: &Arc<Dir>, id: PackId, keep: bool) -> Result<Self, OpenError> {
         let name = file_name(id);
         let path = dir.path_of(name.as_bytes());
         let file = match dir.try_open_file(name.as_bytes()) {
             Ok(Some(file)) => file,
             Ok(None) => return Err(OpenError::Gone),
             // What would stand in the way of any file says nothing against this one.
-            Err(error)
-                if [Errno::MFILE, Errno::NFILE, Errno::NOMEM]
-                    .iter()
-                    .any(|errno| is_errno(&error, *errno)) =>
-            {
-                return Err(OpenError::Store(error));
-            }
+            Err(error) if error.is_lack() => return Err(OpenError::Store(error)),
             Err(error) => return Err(OpenError::Damaged(error.with_source())),
         };
         let stat = file_stat(&file, &path).map_err(OpenError::Store)?;
@@ -106,7 +109,25 @@ impl Pack {
         let (frames_end, fan_out) = read_table(&file, stat.size).map_err(OpenError::Damaged)?;
         let by_first_byte = (0..FAN_OUT).map(|_| OnceLock::new()).collect();
         let dir = Arc::clone(dir);
-        Ok(Self { id, dir, path, file, stat, frames_end, fan_out, by_first_byte })
+        let kept = keep.then(|| Arc::new(file));
+        Ok(Self { id, dir, path, kept, stat, frames_end, fan_out, by_first_byte })
+    }
+
+    /// Whether its file is kept open.
+    pub(super) fn is_kept_open(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Its file; `None` where it has to be opened for this and its name does not lead to it any more.
+    pub(super) fn file(&self) -> Result<Option<Arc<File>>> {
+        if let Some(kept) = &self.kept {
+            return Ok(Some(Arc::clone(kept)));
+        }
+        let Some(file) = self.dir.try_open_file(file_name(self.id).as_bytes())? else {
+            return Ok(None);
+        };
+        let is_it = self.is_as_opened(&file_stat(&file, &self.path)?);
+        Ok(is_it.then(|| Arc::new(file)))
     }
 
     /// Its file. For messages.
@@ -141,46 +162,56 @@ impl Pack {
         self.fan_out[FAN_OUT - 1]
     }
 
-    /// The frame of that name. Nothing as well where the names cannot be read: the content is then as
-    /// good as missing here, and [`Pack::frames`] says what is wrong.
-    pub(crate) fn find(&self, hash: BlobHash) -> Option<Frame> {
+    /// Where the frame of that name is. Nowhere as well where the names cannot be right, of which
+    /// [`Pack::frames`] says what is wrong.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the names cannot be read: what is in the pack nobody knows then.
+    pub(super) fn find(&self, hash: BlobHash) -> Result<InPack> {
         let first = usize::from(hash.as_bytes()[0]);
         let frames = if let Some(frames) = self.by_first_byte[first].get() {
             frames
         } else {
             // What cannot be read now is not remembered as empty.
-            let frames = self.read_names(first)?;
+            let Some(file) = self.file()? else { return Ok(InPack::Gone) };
+            let frames = self.read_names(&file, first).at("read", &self.path)?;
             self.by_first_byte[first].get_or_init(|| frames)
         };
-        frames.binary_search_by_key(&hash, |frame| frame.hash).ok().map(|at| frames[at])
+        let found = frames.binary_search_by_key(&hash, |frame| frame.hash);
+        Ok(found.map_or(InPack::Nowhere, |at| InPack::At(frames[at])))
     }
 
-    fn read_names(&self, first: usize) -> Option<Box<[Frame]>> {
+    fn read_names(&self, file: &File, first: usize) -> io::Result<Box<[Frame]>> {
         let before = if first == 0 { 0 } else { self.fan_out[first - 1] };
         let count = self.fan_out[first].saturating_sub(before) as usize;
         let start = self.frames_end
             + (HEADER_BYTES + FAN_OUT_BYTES) as u64
             + u64::from(before) * NAME_BYTES as u64;
         let mut text = vec![0; count * NAME_BYTES];
-        self.file.read_exact_at(&mut text, start).ok()?;
+        file.read_exact_at(&mut text, start)?;
         let frames = decode_names(&text);
         let is_right = frames.iter().all(|frame| usize::from(frame.hash.as_bytes()[0]) == first)
             && are_plausible(&frames, self.frames_end);
-        Some(if is_right { frames.into() } else { Box::default() })
+        Ok(if is_right { frames.into() } else { Box::default() })
     }
 
-    /// All its frames, in order of hash, from a trailer whose checksum is right.
+    /// All its frames, in order of hash, from a trailer whose checksum is right; none where the pack is
+    /// gone.
     ///
     /// # Errors
     /// What is wrong with the trailer.
     pub(crate) fn frames(&self) -> Result<Vec<Frame>, String> {
+        let unreadable = |error: io::Error| format!("its trailer cannot be read: {error}");
+        let file = match self.file() {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Vec::new()),
+            Err(error) => return Err(error.with_source()),
+        };
         let mut text = vec![0; FAN_OUT_BYTES + self.count() as usize * NAME_BYTES];
         let start = self.frames_end + HEADER_BYTES as u64;
-        let read = self.file.read_exact_at(&mut text, start);
-        read.map_err(|error| format!("its trailer cannot be read: {error}"))?;
+        file.read_exact_at(&mut text, start).map_err(unreadable)?;
         let mut digest = [0; 16];
-        let read = self.file.read_exact_at(&mut digest, start + text.len() as u64);
-        read.map_err(|error| format!("its trailer cannot be read: {error}"))?;
+        file.read_exact_at(&mut digest, start + text.len() as u64).map_err(unreadable)?;
         if Digest::of(&text).to_bytes() != digest {
             return Err("the checksum of its trailer is wrong".to_owned());
         }
@@ -191,15 +222,11 @@ impl Pack {
         Ok(frames)
     }
 
-    /// Reads a frame from its beginning to its end.
-    pub(super) fn reader(&self, frame: &Frame) -> Section<'_> {
-        Section { file: &self.file, at: frame.offset, left: u64::from(frame.length) }
-    }
-
     /// The bytes of a frame, as they are.
     pub(crate) fn read_frame(&self, frame: &Frame) -> Result<Vec<u8>> {
         let mut bytes = vec![0; frame.length as usize];
-        self.file.read_exact_at(&mut bytes, frame.offset).at("read", &self.path)?;
+        let file = self.file()?.ok_or(Errno::NOENT).at("read", &self.path)?;
+        file.read_exact_at(&mut bytes, frame.offset).at("read", &self.path)?;
         Ok(bytes)
     }
 }
@@ -325,6 +352,11 @@ impl<'a> Section<'a> {
     /// The first `length` bytes of `file`.
     pub(super) fn whole(file: &'a File, length: u64) -> Self {
         Self { file, at: 0, left: length }
+    }
+
+    /// A frame in the file of its pack.
+    pub(super) fn of_frame(file: &'a File, frame: &Frame) -> Self {
+        Self { file, at: frame.offset, left: u64::from(frame.length) }
     }
 
     /// How many bytes of it are still to be read.

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::blobs::is_errno;
-use crate::blobs::pack::{Frame, OpenError, Pack, file_name, id_of};
+use crate::blobs::pack::{Frame, InPack, OpenError, Pack, file_name, id_of};
 use crate::disk::{Dir, make_private_dir};
 use crate::error::Result;
 use crate::hash::BlobHash;
 use crate::id::PackId;
-use crate::limits::Packing;
+use crate::limits::{self, Packing};
 
 const NAME: &str = "packs";
 
@@ -29,9 +29,12 @@ pub(crate) struct PackList {
 }
 
 impl PackList {
-    /// The packs that hold a blob, each with where.
+    /// The packs that hold a blob, each with where, as far as they can be read.
     pub(crate) fn find(&self, hash: BlobHash) -> impl Iterator<Item = (&Arc<Pack>, Frame)> {
-        self.packs.iter().filter_map(move |pack| pack.find(hash).map(|frame| (pack, frame)))
+        self.packs.iter().filter_map(move |pack| match pack.find(hash) {
+            Ok(InPack::At(frame)) => Some((pack, frame)),
+            Ok(InPack::Nowhere | InPack::Gone) | Err(_) => None,
+        })
     }
 
     /// Whether there are so many small ones that no more should be added.
@@ -41,8 +44,19 @@ impl PackList {
     }
 
     /// Whether one of the packs holds a blob, by its trailer.
-    pub(crate) fn holds(&self, hash: BlobHash) -> bool {
-        self.find(hash).next().is_some()
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] where none is known to and one cannot be read.
+    pub(crate) fn holds(&self, hash: BlobHash) -> Result<bool> {
+        let mut unread = None;
+        for pack in self.packs.iter() {
+            match pack.find(hash) {
+                Ok(InPack::At(_)) => return Ok(true),
+                Ok(InPack::Nowhere | InPack::Gone) => {}
+                Err(error) => unread = Some(error),
+            }
+        }
+        unread.map_or(Ok(false), Err)
     }
 }
 
@@ -125,10 +139,14 @@ impl Packs {
     }
 }
 
-/// Opens all packs of the directory but those that are known; `None` where one went meanwhile.
+/// Opens all packs of the directory but those that are known; `None` where one went meanwhile. The files of
+/// some are kept open.
 fn open_all(dir: &Arc<Dir>, known: &HashMap<PackId, Arc<Pack>>) -> Result<Option<PackList>> {
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-    for name in dir.names()? {
+    let names = dir.names()?;
+    // Those that are known keep theirs, whatever comes before them in the listing.
+    let mut kept = known.values().filter(|pack| pack.is_kept_open()).count();
+    for name in names {
         // Anything else is not ours.
         let Some(id) = id_of(&name) else { continue };
         if let (Some(pack), Some(now)) = (known.get(&id), dir.stat(&name)?)
@@ -137,8 +155,11 @@ fn open_all(dir: &Arc<Dir>, known: &HashMap<PackId, Arc<Pack>>) -> Result<Option
             packs.push(Arc::clone(pack));
             continue;
         }
-        match Pack::open(dir, id) {
-            Ok(pack) => packs.push(Arc::new(pack)),
+        match Pack::open(dir, id, kept < limits::PACKS_OPEN_MAX) {
+            Ok(pack) => {
+                kept += usize::from(pack.is_kept_open());
+                packs.push(Arc::new(pack));
+            }
             Err(OpenError::Gone) => return Ok(None),
             Err(OpenError::Damaged(reason)) => damaged.push((id, reason)),
             Err(OpenError::Store(error)) => return Err(error),

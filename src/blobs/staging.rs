@@ -211,7 +211,7 @@ impl<'a> Staging<'a> {
 
     /// Whether it is known, without a look, that the store did not have the content.
     pub(crate) fn is_known_absent(&self, hash: BlobHash) -> bool {
-        self.survey.get().is_some_and(|survey| !survey.holds(hash))
+        self.survey.get().is_some_and(|survey| survey.lacks(hash))
     }
 
     /// Stages a frame as it is, in a pack. The caller has made sure that its content has this hash.
@@ -267,7 +267,9 @@ impl<'a> Staging<'a> {
     /// checkpoint that names it would then outlive it in a power cut. [`Staging::publish`] makes the
     /// names of these blobs durable too. (Their content is: no blob is published before that.)
     pub(crate) fn reuse(&self, hash: BlobHash) {
-        let is_packed = self.blobs.packs.remembered().is_ok_and(|packs| packs.holds(hash));
+        let packs = self.blobs.packs.remembered();
+        // Where that cannot be told it may be.
+        let is_packed = packs.is_ok_and(|packs| packs.holds(hash).unwrap_or(true));
         let mut state = self.state();
         state.reused.insert(shard_of(hash));
         state.reuses_packs |= is_packed;

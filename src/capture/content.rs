@@ -44,7 +44,7 @@ pub(crate) fn read_file(
         let (file, before) = match open(root, path) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(ReadFile::Vanished),
-            Err(error) => return omitted(&error, None),
+            Err(error) => return omitted(error, None),
         };
         if before.kind != FileKind::File {
             return Ok(ReadFile::Omitted { reason: OmitReason::IoError, stat: Some(before) });
@@ -59,11 +59,11 @@ pub(crate) fn read_file(
         // One byte more than expected tells a file that grew; more is not taken in.
         if let Err(source) = read_up_to(&file, before.size + 1, &mut bytes) {
             let error = Error::Io { verb: "read", path: path.as_os().to_owned(), source };
-            return omitted(&error, Some(before));
+            return omitted(error, Some(before));
         }
         let after = match file_stat(&file, path.as_os()) {
             Ok(after) => after,
-            Err(error) => return omitted(&error, Some(before)),
+            Err(error) => return omitted(error, Some(before)),
         };
         let stable = Stamps::of(&before) == Stamps::of(&after) && bytes.len() as u64 == before.size;
         if stable {
@@ -139,16 +139,15 @@ fn is_kind(error: &Error, kind: std::io::ErrorKind) -> bool {
 
 /// What stands in the way of reading one file is that file's business; what would stand in the way
 /// of every file (no more handles, no memory) is the capture's.
-fn omitted(error: &Error, stat: Option<FileStat>) -> Result<ReadFile> {
-    let Error::Io { verb, path, source } = error else {
-        return Ok(ReadFile::Omitted { reason: OmitReason::IoError, stat });
-    };
-    // EMFILE, ENFILE, ENOMEM
-    if matches!(source.raw_os_error(), Some(24 | 23 | 12)) {
-        let source = std::io::Error::from_raw_os_error(source.raw_os_error().unwrap_or_default());
-        return Err(Error::Io { verb, path: path.clone(), source });
+fn omitted(error: Error, stat: Option<FileStat>) -> Result<ReadFile> {
+    if error.is_lack() {
+        return Err(error);
     }
-    Ok(ReadFile::Omitted { reason: reason_of(source), stat })
+    let reason = match &error {
+        Error::Io { source, .. } => reason_of(source),
+        _ => OmitReason::IoError,
+    };
+    Ok(ReadFile::Omitted { reason, stat })
 }
 
 /// The word for why a file could not be read.

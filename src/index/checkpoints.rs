@@ -209,8 +209,7 @@ impl WriteTx<'_> {
         match recorded {
             Some(recorded) if recorded == digest => return Ok(Recorded::Before),
             Some(recorded) => {
-                let id = &manifest.id;
-                let reason = format!("checkpoint {id} has digest {digest}, its row has {recorded}");
+                let reason = other_manifest(&manifest.id, digest, recorded);
                 return Err(self.contradiction(reason));
             }
             None => {}
@@ -338,6 +337,11 @@ impl WriteTx<'_> {
         )?;
         Ok(())
     }
+}
+
+/// What is wrong with an index whose row of a checkpoint was made from another manifest.
+pub(crate) fn other_manifest(id: &CheckpointId, digest: Digest, recorded: Digest) -> String {
+    format!("checkpoint {id} has digest {digest}, its row has {recorded}")
 }
 
 fn checkpoint_row(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> {

@@ -46,7 +46,7 @@ pub(crate) fn look_for_content(
             return Err(Error::Cancelled);
         }
         match entry.blob() {
-            Some((hash, size)) if !packs.holds(hash) => {
+            Some((hash, size)) if !packs.holds(hash)? => {
                 Ok(lost(entry, blobs.look(hash, size, None)?))
             }
             _ => Ok(None),

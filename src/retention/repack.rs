@@ -277,11 +277,9 @@ fn is_elsewhere(
 ) -> Result<bool> {
     let others = access.blobs.packs()?;
     for frame in frames {
-        let is_good = |other: &Arc<Pack>| {
-            other.find(frame.hash).is_some_and(|found| good_frame(other, &found).is_some())
-        };
-        let mut staying = others.packs.iter().filter(|other| !going.contains(&other.id));
-        let is_kept = staging.is_staged(frame.hash) || staying.any(is_good);
+        let mut staying = others.find(frame.hash).filter(|(other, _)| !going.contains(&other.id));
+        let is_kept = staging.is_staged(frame.hash)
+            || staying.any(|(other, found)| good_frame(other, &found).is_some());
         if is_kept {
             // A capture may have given that pack its name a moment ago: it must be durable.
             staging.reuse(frame.hash);

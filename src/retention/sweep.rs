@@ -46,7 +46,8 @@ pub(crate) fn plan_sweep(
 /// # Errors
 /// [`Error::DeletionBlocked`] while a manifest, page, journal or directory cannot be listed, read or
 /// understood, an operation of another machine may still run, or one runs that the index does not know:
-/// nothing is deleted then.
+/// nothing is deleted then. [`Error::IndexDamaged`] where a row is of another manifest than the one that is
+/// there.
 ///
 /// # Concurrency
 /// Beside captures and restores. The write lock of the index is held for one batch of blobs at a
@@ -76,6 +77,7 @@ enum Step {
 
 fn run(access: &Access, mode: &Mode<'_>, monitor: &dyn Monitor) -> Result<SweepOutcome> {
     monitor.phase(Phase::Sweep, Some(256));
+    adoption::require_own_manifests(access)?;
     let compared = adoption::compare_all(access)?;
     refuse_if_blind(access, &compared)?;
     // After the comparison: what it adds may name the same content.

@@ -405,6 +405,9 @@ pub(super) fn adopt_all(access: &Access) -> Result<()> {
 }
 
 /// Registers the operation and, in the same transaction, chooses what it builds on.
+///
+/// # Errors
+/// [`Error::IndexDamaged`] where the index knows that from another manifest than the one that is there.
 pub(super) fn begin<'a>(
     access: &'a Access,
     open: &OpenWorkspace,
@@ -416,7 +419,14 @@ pub(super) fn begin<'a>(
         let foundation = foundation(tx, id, described.as_ref())?;
         Ok((foundation.base.as_ref().map(|base| base.id.clone()), foundation))
     };
-    Operation::begin(access, kind, Some(id), choose)
+    let (operation, foundation) = Operation::begin(access, kind, Some(id), choose)?;
+    if let Some(base) = &foundation.base {
+        adoption::require_own_manifest(access, &base.id, base.digest)?;
+    }
+    if let Some(parent) = &foundation.parent {
+        adoption::require_own_manifest(access, &parent.id, parent.digest)?;
+    }
+    Ok((operation, foundation))
 }
 
 /// What an operation would build on that only looks: nothing is registered, so a prune may take the
@@ -571,7 +581,8 @@ pub(super) fn after_commit(
     monitor: &dyn Monitor,
 ) -> Vec<CheckpointId> {
     let tell = |what: &str, error: &Error| {
-        let reason = format!("{what}: {}", with_source(error));
+        let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        let reason = format!("{what}: {}{hint}", with_source(error));
         monitor.notice(&Notice::AfterCommit { reason });
     };
     let marked = if access.upkeep.prunes {

@@ -268,10 +268,16 @@ impl Store {
     /// # Concurrency
     /// Beside captures and restores; it waits for no operation, only for another sweep.
     pub fn gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
+        self.with_sound_index(monitor, || self.try_gc(monitor))
+    }
+
+    fn try_gc(&self, monitor: &dyn Monitor) -> Result<GcOutcome> {
         let Some(access) = self.enter_if_made(monitor)? else { return Ok(GcOutcome::default()) };
         let lock = access.layout.sweep_lock();
         let _lock = disk::lock(&lock, LockKind::Exclusive, "another sweep", monitor)?;
         let _ballast = Ballast::give_up(&access.layout)?;
+        // Before anything is dropped: what was dropped is told by who goes on to the end.
+        adoption::require_own_manifests(&access)?;
         let prune = prune(&access, None, by_rule(&access), monitor)?;
         let evict = evicting::evict(&access, monitor)?;
         let sweep = sweep(&access, Effort::All, monitor)?;

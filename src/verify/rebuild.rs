@@ -78,8 +78,11 @@ pub(crate) fn rebuild(
         given.iter().try_for_each(|row| tx.keep_numbers(&row.name, row.next_seq))
     })?;
     index.close_without_wal()?;
-    // The old log goes before the new database comes: beside it, it would be taken for its own.
-    for suffix in ["-wal", "-shm", ""] {
+    // The old database goes first, and durably: without its log it would be taken for an index, of an
+    // earlier time. The log goes before the new database comes: beside it, it would be taken for its own.
+    move_aside(layout, &root, "")?;
+    root.sync()?;
+    for suffix in ["-wal", "-shm"] {
         move_aside(layout, &root, suffix)?;
     }
     root.rename_to(NEW_FILE_NAME.as_bytes(), &root, FILE_NAME.as_bytes())?;

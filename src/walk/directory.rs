@@ -84,6 +84,8 @@ pub(super) struct Found {
     pub(super) overtaken: bool,
     /// A directory has other rules than those by which what is below it was judged.
     pub(super) rules_moved: bool,
+    /// The system had nothing left to look with: what was not seen may be there, and whole.
+    pub(super) lack: Option<Error>,
     /// The rules of each directory that adds some to its parent's, and where it has them from.
     rules: HashMap<RelPath, (Rules, OwnRules)>,
 }
@@ -176,11 +178,36 @@ impl Tree {
 
     /// The directory at `path` and what it is; `None` where there is no directory.
     pub(super) fn open(&self, path: &RelPath) -> Result<Option<(Dir, FileStat)>, OmitReason> {
-        let Some(dir) = self.root.try_open_dir(path).map_err(|error| reason_of(&error))? else {
+        let Some(dir) = self.root.try_open_dir(path).map_err(|error| self.reason_of(error))? else {
             return Ok(None);
         };
-        let stat = dir.stat_self().map_err(|error| reason_of(&error))?;
+        let stat = dir.stat_self().map_err(|error| self.reason_of(error))?;
         Ok(Some((dir, stat)))
+    }
+
+    /// The word for why one thing could not be looked at. What stands in the way of every look is noted as
+    /// well: it is the walk's own failure.
+    fn reason_of(&self, error: Error) -> OmitReason {
+        let reason = match &error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                OmitReason::Unreadable
+            }
+            _ => OmitReason::IoError,
+        };
+        self.note_lack(error);
+        reason
+    }
+
+    fn note_lack(&self, error: Error) {
+        if error.is_lack() {
+            locked(&self.found).lack.get_or_insert(error);
+        }
+    }
+
+    /// Fails where the system had nothing left to look with at some time. Asked at the end of each walk: one
+    /// that took what it did not see for unreadable would make a checkpoint without it.
+    pub(super) fn require_no_lack(&self) -> Result<()> {
+        locked(&self.found).lack.take().map_or(Ok(()), Err)
     }
 
     /// As [`Tree::visit`], for a directory that is open; what `stat` says of it was seen before it was
@@ -206,8 +233,11 @@ impl Tree {
                     own_names = listed;
                     names = own_names.iter().map(Vec::as_slice).collect();
                 }
-                Err(error) if listing.names.is_empty() => return Visit::Failed(reason_of(&error)),
-                Err(_) => {
+                Err(error) if listing.names.is_empty() => {
+                    return Visit::Failed(self.reason_of(error));
+                }
+                Err(error) => {
+                    self.note_lack(error);
                     names = listing.names.to_vec();
                     is_whole = false;
                 }
@@ -216,7 +246,7 @@ impl Tree {
         names.sort_unstable();
         // One that is replaced while it is listed may be given twice.
         names.dedup();
-        if names.binary_search(&&b"format.json"[..]).is_ok() && is_store(dir) {
+        if names.binary_search(&&b"format.json"[..]).is_ok() && self.is_store(dir) {
             self.push(vec![omitted(path.clone(), stat, OmitReason::Store)]);
             return Visit::Closed;
         }
@@ -369,7 +399,7 @@ impl Tree {
                 Err(error) => {
                     // A name is enough to know these, and no reason to call the walk incomplete.
                     let by_name = self.reason_by_name(parent, name);
-                    let reason = by_name.unwrap_or_else(|| reason_of(&error));
+                    let reason = by_name.unwrap_or_else(|| self.reason_of(error));
                     return Ok(Seen::Leaf(omitted(path, unknown_stat(), reason)));
                 }
             };
@@ -383,7 +413,10 @@ impl Tree {
                 FileKind::Symlink => match dir.read_link(name) {
                     Ok(target) => What::Symlink { target: target.into() },
                     // It was replaced since: look again.
-                    Err(_) => continue,
+                    Err(error) => {
+                        self.note_lack(error);
+                        continue;
+                    }
                 },
             };
             return Ok(Seen::Leaf(Observed { path, stat, what }));
@@ -562,13 +595,29 @@ impl Tree {
                 self.look(&dir, &parent, path.name(), &rules, policy).unwrap_or(Seen::Gone)
             }
             Ok(None) => Seen::Gone,
-            Err(error) => Seen::Leaf(omitted(path.clone(), unknown_stat(), reason_of(&error))),
+            Err(error) => {
+                let reason = self.reason_of(error);
+                Seen::Leaf(omitted(path.clone(), unknown_stat(), reason))
+            }
         }
     }
 
     /// Whether the directory at `path` says of itself that it is a store.
     pub(super) fn is_store_at(&self, path: &RelPath) -> bool {
-        matches!(self.root.try_open_dir(path), Ok(Some(dir)) if is_store(&dir))
+        matches!(self.root.try_open_dir(path), Ok(Some(dir)) if self.is_store(&dir))
+    }
+
+    /// Whether the directory's `format.json` says that it is a store of checkpoints.
+    fn is_store(&self, dir: &Dir) -> bool {
+        match read_in(dir, b"format.json", limits::SMALL_FILE_BYTES_MAX) {
+            Ok(text) => {
+                text.is_some_and(|text| serde_json::from_slice::<StoreFormat>(&text).is_ok())
+            }
+            Err(error) => {
+                self.note_lack(error);
+                false
+            }
+        }
     }
 
     pub(super) fn push(&self, batch: Vec<Observed>) {
@@ -646,22 +695,6 @@ pub(super) fn unknown_stat() -> FileStat {
         gid: 0,
         blocks: 0,
     }
-}
-
-fn reason_of(error: &Error) -> OmitReason {
-    match error {
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            OmitReason::Unreadable
-        }
-        _ => OmitReason::IoError,
-    }
-}
-
-/// Whether the directory's `format.json` says that it is a store of checkpoints.
-fn is_store(dir: &Dir) -> bool {
-    let read = read_in(dir, b"format.json", limits::SMALL_FILE_BYTES_MAX);
-    let Ok(Some(text)) = read else { return false };
-    serde_json::from_slice::<StoreFormat>(&text).is_ok()
 }
 
 /// The content of a regular file of at most `max_bytes`; `None` where there is none.

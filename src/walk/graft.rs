@@ -86,7 +86,8 @@ impl Walked {
     /// What was known of a path and of those below it is replaced by what is there now.
     ///
     /// # Errors
-    /// [`crate::Error::Cancelled`].
+    /// [`crate::Error::Cancelled`]; [`crate::Error::Io`] where there are no handles or no memory left to look
+    /// with.
     ///
     /// Cost: one stat for each path and each name below it.
     pub(crate) fn force(
@@ -107,6 +108,7 @@ impl Walked {
             outcomes.push(grafting.force(path, &mut self.unfinished)?);
         }
         grafting.apply();
+        tree.require_no_lack()?;
         self.unlisted = limit_omitted(&mut self.observations);
         self.lift(paths);
         Ok(outcomes)

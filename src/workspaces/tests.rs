@@ -42,6 +42,33 @@ fn path_and_directory_decide_together() {
 }
 
 #[test]
+fn a_device_with_another_number_is_the_same_where_it_cannot_be_a_copy() {
+    let known = [workspace("/a", 1), workspace("/b", 2)];
+    let [a, b] = [known[0].id, known[1].id];
+    let decide = |path: &str, inode, exists: bool| {
+        let identity = DirectoryIdentity { device: 9, ..directory(inode) };
+        identify(&known, Path::new(path), identity, |_| exists)
+    };
+    let remounted = Some(Change::Remounted);
+    for exists in [true, false] {
+        assert_eq!(decide("/a", 1, exists), Identified::Known { id: a, change: remounted });
+    }
+    assert_eq!(decide("/c", 2, false), Identified::Known { id: b, change: Some(Change::Moved) });
+    assert_eq!(decide("/c", 2, true), Identified::New, "a snapshot of it");
+    // That of one workspace at the place of another, whose own is where it was.
+    let recreated = Some(Change::RootRecreated);
+    assert_eq!(decide("/a", 2, true), Identified::Known { id: a, change: recreated });
+    // The number that is remembered decides where it is found.
+    let copy = Workspace {
+        identity: DirectoryIdentity { device: 9, ..directory(1) },
+        ..workspace("/c", 1)
+    };
+    let both = [known[0].clone(), copy];
+    let here = identify(&both, Path::new("/c"), both[1].identity, |_| true);
+    assert_eq!(here, Identified::Known { id: both[1].id, change: None });
+}
+
+#[test]
 fn a_directory_is_known_by_its_inode_and_its_birth_and_else_by_its_device() {
     let identity = |device, inode, birth_ns| DirectoryIdentity { device, inode, birth_ns };
     let was = identity(1, 2, Some(3));

@@ -137,6 +137,33 @@ fn doctor_makes_workspace_files_anew_so_that_a_moved_workspace_is_known() {
     assert_eq!(workspace_file(&program), damaged);
 }
 
+/// A device may have another number after a boot. What was seen on it is not relied upon: it may be a copy.
+#[test]
+fn a_device_that_has_another_number_is_no_news() {
+    let program = captured();
+    let file = workspace_file(&program);
+    let right = fs::read(&file).unwrap();
+    let change_device = || {
+        let mut remembered: Value = serde_json::from_slice(&right).unwrap();
+        let device = remembered["identity"]["device"].as_u64().unwrap();
+        remembered["identity"]["device"] = (device + 1).into();
+        fs::write(&file, remembered.to_string()).unwrap();
+    };
+    program.run(["capture"]).ok();
+    change_device();
+    let captured = program.run(["capture"]).ok();
+    assert_eq!(captured.stderr, "");
+    assert!(captured.stdout.contains("2 files, 2 read"), "{}", captured.stdout);
+    assert_eq!(fs::read(&file).unwrap(), right);
+    // Moved as well.
+    change_device();
+    let moved = program.root().join("moved");
+    fs::rename(program.workspace(), &moved).unwrap();
+    let mut capture = program.command(["capture"]);
+    said(&run(capture.current_dir(&moved)).ok(), "the workspace was moved");
+    assert_eq!(workspace_file(&program), file);
+}
+
 #[test]
 fn a_workspace_file_of_a_newer_program_is_left_alone() {
     let program = captured();

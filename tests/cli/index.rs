@@ -1,7 +1,9 @@
 //! The index: plain sqlite3 reads it, and losing it loses nothing.
 
 use std::fs;
+use std::path::Path;
 
+use crate::support::fingerprint;
 use crate::support::program::{Program, run};
 use crate::support::tree::{self, file};
 
@@ -88,6 +90,68 @@ fn a_directory_in_the_place_of_the_index_is_put_away() {
         program.run(["capture", "--session", "s"]).ok();
         let json = program.run(["list", "--session", "s", "--json"]).ok().json();
         assert_eq!(json["checkpoints"].as_array().unwrap().len(), number + 1);
+        program.run(["verify", "--read-data"]).ok();
+    }
+}
+
+const INDEX: [&str; 3] = ["index.db", "index.db-wal", "index.db-shm"];
+
+/// Copies what there is of the index; what there is not is not there either afterwards.
+fn copy_index(from: &Path, to: &Path) {
+    for name in INDEX {
+        fs::remove_file(to.join(name)).ok();
+        if from.join(name).exists() {
+            fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    }
+}
+
+/// A purge writes manifests anew under the numbers that they had. By an index from before it nothing names
+/// their pages, and what names others is gone.
+#[test]
+fn an_index_from_before_a_purge_is_noticed_before_anything_is_removed() {
+    let program = Program::new(BINARY);
+    history(&program);
+    let other = program.root().join("other");
+    tree::build(&other, [("x", file("x"))]);
+    let run_at = |root: &Path, command: &str, hours: u64| {
+        let mut command = program.command([command]);
+        let shift = (hours * 3600).to_string();
+        run(command.current_dir(root).env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", shift)).ok()
+    };
+    run_at(&other, "capture", 0);
+    let older = program.root().join("older");
+    fs::create_dir(&older).unwrap();
+    copy_index(&program.store(), &older);
+    program.run(["purge", "a.txt", "--yes"]).ok();
+    let into = program.root().join("into");
+    let restored = |checkpoint: &str| {
+        program.run(["restore", checkpoint, "--yes", "--into", into.to_str().unwrap()]).ok();
+        let found = fingerprint::of(&into);
+        fs::remove_dir_all(&into).unwrap();
+        found
+    };
+    let holds = ["s:0", "s:1"].map(|checkpoint| (checkpoint, restored(checkpoint)));
+    assert!(holds[0].1.contains_key(Path::new("b.txt")), "{holds:?}");
+
+    // A capture sweeps by itself, a day after the last time.
+    for (root, command, hours, said) in [
+        (program.workspace(), "gc", 1, "was built anew"),
+        (program.workspace(), "capture", 48, "was built anew"),
+        (other, "capture", 96, "doctor --rebuild"),
+    ] {
+        copy_index(&older, &program.store());
+        let found = program.run(["verify", "--json"]).exits(4).json();
+        let found = found["findings"].as_array().unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0]["kind"], "index-damaged");
+        assert!(found[0]["reason"].as_str().unwrap().contains("s:0 has digest"), "{found:?}");
+        let done = run_at(&root, command, hours);
+        assert!(done.stderr.contains(said), "{command} in {hours}: {}", done.stderr);
+        run_at(&root, "gc", hours);
+        for (checkpoint, held) in &holds {
+            assert_eq!(restored(checkpoint), *held, "{command} in {hours}: {checkpoint}");
+        }
         program.run(["verify", "--read-data"]).ok();
     }
 }

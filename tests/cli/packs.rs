@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
+use turnpoint::limits::Packing;
+use turnpoint::{CaptureOptions, Store};
 
 use crate::support::corpus::Random;
 use crate::support::fingerprint;
@@ -239,4 +241,62 @@ fn a_collection_that_is_killed_loses_nothing_and_the_next_leaves_nothing_behind(
     }
     assert_restored(&program, &tree);
     assert!(killed >= kills / 2, "{killed} of {kills} were killed before their end");
+}
+
+/// A process has no more files open than it may, whatever there is in the store.
+#[test]
+fn a_store_with_more_packs_than_files_may_be_open_is_used_and_collected() {
+    const PACKS: usize = 300;
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for number in 0..PACKS {
+        write(&program, number, "first");
+    }
+    let tree = fingerprint::of(&program.workspace());
+    let one_each = Packing { above_files: 0, pack_bytes_max: 1, ..Packing::default() };
+    let store = Store::with_packing(&program.sessions_home(), one_each);
+    let mut options = CaptureOptions::default();
+    options.session = Some("s".to_owned());
+    drop(store.capture(&program.workspace(), &options, &()).unwrap());
+    assert!(files_in(&program, "packs").len() > PACKS);
+
+    let limit = ["sh", "-c", "ulimit -n 128 && exec \"$0\" \"$@\""];
+    let limited = |arguments: &[&str]| {
+        let mut command = program.under(&limit, arguments);
+        run(command.env("TURNPOINT_TEST_CLOCK_SHIFT_SECONDS", "3600")).ok()
+    };
+    for number in 0..10 {
+        write(&program, number, "second");
+    }
+    limited(&["capture", "--session", "s"]);
+    limited(&["restore", "s:0", "--yes", "--session", "s"]);
+    fingerprint::assert_same(&tree, &fingerprint::of(&program.workspace()));
+    limited(&["verify", "--read-data"]);
+    limited(&["gc"]);
+    assert!(files_in(&program, "packs").len() < PACKS);
+    limited(&["verify", "--read-data"]);
+    assert_restored(&program, &tree);
+}
+
+/// Content in a pack that the disk does not give back may be there: to call it missing would be to have it
+/// forgotten.
+#[test]
+fn what_cannot_be_read_is_not_called_missing() {
+    let program = captured();
+    collect(&program, &[]).ok();
+    let (pack, log) = (the_pack(&program), program.root().join("strace"));
+    let files = ["-o", log.to_str().unwrap(), "-P", pack.to_str().unwrap()];
+    let mut unreadable = 0;
+    // The first are those by which the pack is opened and its names are all read.
+    for from in [5, 7, 12, 20] {
+        let inject = format!("inject=pread64:error=EIO:when={from}+");
+        let trace = ["strace", "-f", "-qq", "-e", "trace=pread64", "-e", &inject];
+        let wrapper = [&trace[..], &files].concat();
+        let told = run(&mut program.under(&wrapper, ["verify", "--json"])).exits(4).json();
+        let findings = told["findings"].as_array().unwrap().iter();
+        let kinds: Vec<&str> = findings.map(|it| it["kind"].as_str().unwrap()).collect();
+        assert!(!kinds.contains(&"blob-missing"), "{from}: {told}");
+        unreadable += kinds.iter().filter(|kind| **kind == "blob-unreadable").count();
+        program.run(["verify"]).ok();
+    }
+    assert!(unreadable > 10, "{unreadable}");
 }

@@ -7,6 +7,7 @@ use crate::limits;
 use crate::manifest::{Entry, EntryKind, Listed, Mode, OmitReason};
 use crate::path::RelPath;
 use crate::walk::{CachedEntry, Census, KnownIgnoreFile, KnownRules, Stamps};
+use crate::workspaces::stat_cache::ENTRY_BYTES_MIN;
 
 const KIND_FILE: u8 = 0;
 const KIND_SYMLINK: u8 = 1;
@@ -150,7 +151,7 @@ pub(super) fn decode_block(bytes: &[u8], count: usize) -> Option<Vec<CachedEntry
     let paths: Arc<[u8]> = paths.into();
     let mut start = 0;
     // No record is shorter than this.
-    let mut entries: Vec<CachedEntry> = Vec::with_capacity(count.min(rest.len() / 42));
+    let mut entries: Vec<CachedEntry> = Vec::with_capacity(count.min(rest.len() / ENTRY_BYTES_MIN));
     for _ in 0..count {
         let entry = decode_entry(&mut rest, &paths, &mut start)?;
         if entries.last().is_some_and(|last| last.entry.path >= entry.entry.path) {

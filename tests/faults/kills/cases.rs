@@ -312,3 +312,32 @@ fn a_collection_under_which_the_index_is_exchanged_leaves_what_a_capture_found()
     assert_nothing_left(&scene, "an index exchanged under a collection");
     scene.assert_restores("an index exchanged under a collection");
 }
+
+/// The log of the index says that checkpoints are gone. By the database without it they would be missing.
+#[test]
+fn an_index_that_is_built_anew_is_never_taken_for_an_older_one() {
+    let rebuild = ["doctor", "--rebuild"];
+    let mut scene = three_turns();
+    let newest = scene.capture();
+    // Empties the log.
+    gc(&scene).ok();
+    scene.program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    (0..newest).for_each(|seq| scene.forget(seq));
+    let is_of_index = |step: &Step| {
+        step.is_main && step.call.starts_with("rename") && step.text.contains("\"index.db")
+    };
+    let mut steps = rehearse(&mut scene, &rebuild);
+    steps.retain(is_of_index);
+    // The database, its log, and the new one.
+    assert!(steps.len() >= 3, "{steps:#?}");
+    let mut saved = scene.save();
+    for step in steps {
+        scene.put_back(&mut saved);
+        step.kill(&scene.program, &rebuild).exits(137);
+        let what = format!("killed at {step}");
+        let collected = gc(&scene);
+        assert_eq!(collected.code, 0, "{what}: {}{}", collected.stdout, collected.stderr);
+        scene.assert_whole(&what);
+        assert_nothing_left(&scene, &what);
+    }
+}
