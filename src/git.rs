@@ -101,6 +101,10 @@ const DURABLE: [&str; 2] = ["-c", "core.fsync=all"];
 /// How long a run waits between two looks at whether it should end.
 const POLL: Duration = Duration::from_millis(20);
 
+/// How long what a failed run has said is waited for. It is read beside the run, and by it is told what failed:
+/// a machine that is busy must not make a word of it be taken for none.
+const COMPLAINT_WAIT: Duration = Duration::from_secs(2);
+
 /// Why git gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GitError {
@@ -305,7 +309,7 @@ fn branch_of(name: &str) -> Option<String> {
 struct Answer {
     status: ExitStatus,
     output: Vec<u8>,
-    /// The first of what it said on stderr.
+    /// The first of what it said on stderr, if it failed.
     complaint: Vec<u8>,
 }
 
@@ -421,7 +425,7 @@ fn finish(
     })?;
     let mut running = Running { child, ending };
     let output = read_beside(running.child.stdout.take(), limits::GIT_OUTPUT_BYTES_MAX);
-    let complaint = read_beside(running.child.stderr.take(), limits::GIT_COMPLAINT_BYTES_MAX);
+    let complaint = listen_beside(running.child.stderr.take(), limits::GIT_COMPLAINT_BYTES_MAX);
     let check = || match () {
         () if is_cancelled() => Err(GitError::Cancelled),
         () if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
@@ -450,8 +454,7 @@ fn finish(
         }
         std::thread::sleep(Duration::from_micros(200));
     };
-    // Whatever git itself started may hold stderr open; what was said is not worth waiting for.
-    let complaint = complaint.recv_timeout(POLL).ok().and_then(Result::ok).unwrap_or_default();
+    let complaint = if status.success() { Vec::new() } else { collect(&complaint, COMPLAINT_WAIT) };
     Ok(Answer { status, output, complaint })
 }
 
@@ -490,6 +493,44 @@ fn read_beside(
         });
     }
     receiver
+}
+
+/// Reads what a child says on a thread of its own, and hands on the first `max_bytes` of it, each piece as it
+/// comes. The rest is read and dropped: whoever finds nobody at the other end of a pipe is killed. The thread is
+/// not waited for: it ends with the pipe.
+fn listen_beside(pipe: Option<impl Read + Send + 'static>, max_bytes: u64) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(mut pipe) = pipe {
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            let mut first = pipe.by_ref().take(max_bytes);
+            loop {
+                match first.read(&mut buffer) {
+                    Ok(length @ 1..) => {
+                        // Nobody may be waiting any more.
+                        drop(sender.send(buffer[..length].to_vec()));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
+            // That is all there is to wait for.
+            drop(sender);
+            drop(io::copy(&mut pipe, &mut io::sink()));
+        });
+    }
+    receiver
+}
+
+/// All that was handed on, or what of it came within `wait`: whatever git itself started may hold its stderr
+/// open for as long as it likes.
+fn collect(pieces: &Receiver<Vec<u8>>, wait: Duration) -> Vec<u8> {
+    let until = Instant::now() + wait;
+    let mut all = Vec::new();
+    while let Ok(piece) = pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        all.extend(piece);
+    }
+    all
 }
 
 #[cfg(test)]

@@ -327,6 +327,48 @@ fn a_cancelled_child_is_killed_and_reaped() {
     assert!(id.trim().is_empty() || !is_running(id.trim()));
 }
 
+/// `script` as a child whose output and complaints are read.
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn what_a_failed_run_has_said_is_waited_for() {
+    let (_guard, path) = temp();
+    // As where the machine is busy: it comes when the end of the run is long known.
+    let late = "(sleep 0.3; echo 'fatal: not a git repository' >&2) >&- & exit 128";
+    let answer = finish(shell(late), &path, Ending::Asked, NEVER).unwrap();
+    assert_eq!(answer.status.code(), Some(128));
+    assert_eq!(answer.complaint, b"fatal: not a git repository\n");
+    // Somebody whom it has started has its stderr.
+    let id_file = path.join("id");
+    let held = format!("sleep 1000 >&- & echo $! > '{}'; echo no >&2; exit 1", id_file.display());
+    let answer = finish(shell(&held), &path, Ending::Asked, NEVER).unwrap();
+    let id = fs::read_to_string(&id_file).unwrap();
+    let ended = Command::new("kill").arg(id.trim()).status().unwrap();
+    assert!(ended.success());
+    assert_eq!((answer.status.code(), answer.complaint.as_slice()), (Some(1), &b"no\n"[..]));
+    assert!(answer.found().is_err());
+}
+
+#[test]
+fn who_says_much_is_heard_to_the_end_and_the_first_of_it_is_kept() {
+    let (_guard, path) = temp();
+    for status in [0, 3] {
+        let much = format!("head -c 300000 /dev/zero >&2 && echo done; exit {status}");
+        let answer = finish(shell(&much), &path, Ending::Asked, NEVER).unwrap();
+        assert_eq!(
+            (answer.status.code(), answer.output.as_slice()),
+            (Some(status), &b"done\n"[..])
+        );
+        let kept = if status == 0 { 0 } else { limits::GIT_COMPLAINT_BYTES_MAX };
+        assert_eq!(answer.complaint.len() as u64, kept);
+    }
+}
+
 /// Lines as git prints them, of paths of all kinds.
 fn any_list() -> impl Strategy<Value = Vec<u8>> {
     one_of(&[

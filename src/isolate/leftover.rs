@@ -390,3 +390,6 @@ fn same_of(
     let is_same = |kind: &&EntryKind| matches!(kind, EntryKind::File { hash, .. } if *hash == now);
     Ok(kinds.iter().any(is_same).then_some(Same::File(now)))
 }
+
+#[cfg(test)]
+mod tests;
