@@ -74,7 +74,7 @@ use settings::{Settings, UserFile};
 pub(crate) fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return failure::usage(&error).into(),
+        Err(error) => return failure::usage(error).into(),
     };
     if let Command::Complete(words) = &arguments.command {
         return complete::run(words, arguments.global.directory).into();

@@ -367,6 +367,18 @@ fn tell_doubts(
             bad.id
         ));
     }
+    let parent = context.run(|store, monitor| store.show(&bad.id, monitor))?.manifest.parent;
+    if let Some(parent) = parent.map(|parent| parent.id)
+        && parent.session == bad.id.session
+        && parent.seq > good.id.seq
+        && context.run(|store, monitor| store.show(&parent, monitor)).is_err_and(is_gone)
+    {
+        context.remark(format!(
+            "{parent}, the one before {}, is gone: what it changed, and what else was between {} and {}, counts \
+             as changed by {}",
+            bad.id, good.id, bad.id, bad.id
+        ));
+    }
     let shown = context.run(|store, monitor| store.show(&good.id, monitor))?;
     if matches!(shown.manifest.coverage, Coverage::Hinted(_)) {
         context.remark(format!(
@@ -376,6 +388,10 @@ fn tell_doubts(
         ));
     }
     Ok(())
+}
+
+fn is_gone(error: Error) -> bool {
+    matches!(error, Error::CheckpointNotFound { .. } | Error::Pruned { .. })
 }
 
 fn print(

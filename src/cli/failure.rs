@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 use turnpoint::path::printable;
 use turnpoint::{Error, ErrorClass, GoingBackError, IsolationError};
@@ -314,9 +315,39 @@ fn print_document(body: &ErrorDocument<'_>, notices: &[NoticeDocument]) {
     }
 }
 
+/// The command that does what another tool calls by this name: what is spelled alike may be something else.
+fn meant_by(word: &str) -> Option<&'static str> {
+    let meant = match word {
+        "checkout" | "switch" | "reset" => "restore",
+        "rollback" => "undo",
+        "status" => "diff",
+        "commit" | "save" | "snapshot" | "backup" | "stash" => "capture",
+        "snapshots" | "history" => "list",
+        "blame" | "annotate" => "log",
+        "forget" => "prune",
+        "clean" => "gc",
+        "op" | "reflog" => "operations",
+        "grep" | "search" => "find",
+        _ => return None,
+    };
+    Some(meant)
+}
+
 /// Tells what clap has to say: help and version on standard output, what is wrong with the arguments
 /// on standard error.
-pub(crate) fn usage(error: &clap::Error) -> Exit {
+pub(crate) fn usage(mut error: clap::Error) -> Exit {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // That what looks like an option could be meant as a path leads nobody on.
+        error.remove(ContextKind::Suggested);
+    }
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => meant_by(word),
+        _ => None,
+    };
+    if let Some(meant) = word {
+        let suggested = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, suggested);
+    }
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => Exit::Done,

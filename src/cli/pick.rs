@@ -32,6 +32,7 @@ const PATHS_NAMED_MAX: usize = 3;
 const KEYS: &str = "Enter shows its plan, q or Esc leaves; arrows, or type to filter";
 /// The same where there is less room.
 const KEYS_IN_SHORT: &str = "Enter: plan, q: leave, type: filter";
+
 /// So much of what made one is shown there.
 const TRIGGER_IN_SHORT: usize = 8;
 
@@ -342,10 +343,12 @@ impl List {
         let cells = |place: &usize| {
             let Choice { checkpoint: it, turn, .. } = &self.choices[*place];
             let mut cells: Vec<String> = turn.iter().map(ToString::to_string).collect();
-            cells.extend([it.id.to_string(), format::age(it.created_at, now)]);
+            cells.push(it.id.to_string());
             let seen = seen.get(&it.id);
+            // Where there is little room it is for the words by which a state is known.
             if is_wide {
                 let changed = seen.and_then(|seen| seen.changed);
+                cells.push(format::age(it.created_at, now));
                 cells.push(changed.map_or(String::new(), format::number));
             }
             let of_trigger = if is_wide { usize::MAX } else { TRIGGER_IN_SHORT };
@@ -359,8 +362,9 @@ impl List {
             cells
         };
         let mut header = if of_turns { vec!["TURN", "GOES BACK TO"] } else { vec!["CHECKPOINT"] };
-        header.push("AGE");
-        header.extend(is_wide.then_some("CHANGED"));
+        if is_wide {
+            header.extend(["AGE", "CHANGED"]);
+        }
         header.extend((!of_turns).then_some("TRIGGER"));
         header.push(if of_turns { "ITS LABEL, OR [CHANGED]" } else { "LABEL, OR [DETAILS]" });
         let table: Vec<Vec<String>> = self.visible(rows).iter().map(cells).collect();

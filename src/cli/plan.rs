@@ -1,6 +1,7 @@
 //! Changing the workspace as `restore` and the commands like it do it: plan, show, ask, carry out, tell.
 
 mod document;
+mod left;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +23,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::format;
 use crate::cli::plan::document::document;
+use crate::cli::plan::left::{tell_rest, tell_way_past, warn_of_shortfall};
 use crate::cli::printer::{Kind, Printer, Style};
 
 /// How many paths of a kind a plan shows; all with `--verbose`.
@@ -565,29 +567,6 @@ fn tell_nothing(
     Ok(())
 }
 
-/// Tells how to go on where all that an undo or a redo is about was changed since: nothing is recorded, so the
-/// same command again would be about the same. Nothing is told where a restore would leave something too.
-fn tell_way_past(outcome: &RestoreOutcome, options: &RestoreOptions, context: &mut Context) {
-    let Some(taken) = outcome.takes_back.as_ref().filter(|_| outcome.is_short()) else { return };
-    let mut options = options.clone();
-    options.expected_plan = None;
-    let (root, target) = (&outcome.root, &outcome.plan.target);
-    let planned = context.run(|store, monitor| store.plan_restore(root, target, &options, monitor));
-    if !planned.is_ok_and(|planned| !planned.is_short()) {
-        return;
-    }
-    let (place, target) = (place(outcome, context), outcome.plan.target.shell_word());
-    let earlier = taken.earlier.as_ref().map(CheckpointId::shell_word);
-    let earlier = earlier.map_or_else(String::new, |earlier| {
-        format!(", `turnpoint {place}restore {earlier}` what the one before that changed")
-    });
-    let text = format!(
-        "`turnpoint {place}restore {target}` brings it back all the same{earlier}; what is there now is \
-         saved first"
-    );
-    context.printer.style().complain(Kind::Hint, &text);
-}
-
 /// Tells what was done. The plan has been shown where somebody was asked.
 fn tell(
     verb: &Verb,
@@ -636,10 +615,7 @@ fn tell(
     if outcome.is_short() {
         warn_of_shortfall(outcome, context)?;
         if matches!(verb, Verb::Undo | Verb::Redo) {
-            // The next one takes back what came before.
-            let target = plan.target.shell_word();
-            let text = format!("`turnpoint {place}restore {target}` brings back the rest");
-            context.printer.style().complain(Kind::Hint, &text);
+            tell_rest(outcome, context);
         }
     }
     warn_of_problems(outcome, context);
@@ -655,20 +631,6 @@ fn tell_what_is_left(verb: &Verb, style: Style) {
         let text = format!("`turnpoint worktree remove {run}` removes its work tree");
         style.complain(Kind::Hint, &text);
     }
-}
-
-/// Names what should have been changed and was not.
-fn warn_of_shortfall(outcome: &RestoreOutcome, context: &mut Context) -> io::Result<()> {
-    let short = outcome.plan.skips.iter().filter(|skip| skip.reason.is_shortfall());
-    let left: Vec<Skip> = short.chain(&outcome.left).cloned().collect();
-    let style = context.printer.style();
-    let count = format::counted(left.len() as u64, "path was", "paths were");
-    style.complain(
-        Kind::Warning,
-        &format!("{count} left as before although something else was wanted"),
-    );
-    print_skips(&left, &mut context.printer)?;
-    context.printer.flush()
 }
 
 /// `1 created, 2 overwritten`: the planned changes but for those that were left.

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
+use turnpoint::compare::Selection;
 use turnpoint::id::CheckpointId;
 use turnpoint::path::{printable, shell_path, shell_word};
 use turnpoint::{
-    Holder, KeptContent, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath, Removed,
+    Holder, KeptContent, PurgePlan, PurgeRequest, PurgedCheckpoint, PurgedPath, Removed, Spec,
 };
 
 use crate::cli::arguments::PurgeArguments;
@@ -102,6 +103,7 @@ pub(crate) fn run(arguments: &PurgeArguments, context: &mut Context) -> Outcome<
     if plan.is_empty() {
         return nothing(&plan, arguments, &root, context);
     }
+    refuse_checkpoints(&plan, arguments, &request, context)?;
     let will_ask = !arguments.dry_run && !arguments.yes;
     if !context.is_json() || arguments.dry_run || will_ask {
         tell_plan(&plan, arguments, &root, context)?;
@@ -115,7 +117,9 @@ pub(crate) fn run(arguments: &PurgeArguments, context: &mut Context) -> Outcome<
             return Err(ask::needs_yes("a purge, which cannot be taken back,"));
         }
         let count = format::counted(plan.checkpoints.len() as u64, "checkpoint", "checkpoints");
-        if !ask::confirm(context, &format!("Purge this from {count}, for good?"))? {
+        let although =
+            if plan.contents == 0 { ", although its content stays in the store" } else { "" };
+        if !ask::confirm(context, &format!("Purge this from {count}, for good{although}?"))? {
             return Ok(Exit::Refused);
         }
     }
@@ -127,6 +131,33 @@ pub(crate) fn run(arguments: &PurgeArguments, context: &mut Context) -> Outcome<
         tell_done(outcome.removed, &mut context.printer)?;
     }
     Ok(Exit::Done)
+}
+
+/// What no checkpoint holds is told where the rest is purged, and refused where it names a checkpoint: a purge
+/// is of all of them.
+fn refuse_checkpoints(
+    plan: &PurgePlan,
+    arguments: &PurgeArguments,
+    request: &PurgeRequest,
+    context: &mut Context,
+) -> Outcome<()> {
+    for (word, path) in arguments.paths.iter().zip(&request.paths) {
+        let meant = Selection::new(vec![path.clone()]);
+        if plan.paths.iter().any(|purged| meant.includes(&purged.path)) {
+            continue;
+        }
+        let shown = printable(word.as_bytes());
+        if word.to_str().and_then(|word| word.parse::<Spec>().ok()).is_some() {
+            let message = format!("`{shown}` is no path that a checkpoint holds");
+            return Err(Failure::own(Exit::Usage, "usage", message).hint(
+                "a purge takes paths out of all checkpoints, and names none; --session narrows it to one session",
+            ));
+        }
+        if plan.purged_before == 0 {
+            context.remark(format!("no checkpoint holds `{shown}`"));
+        }
+    }
+    Ok(())
 }
 
 /// Nothing is held there. That an earlier purge emptied it is as good as having done it.
@@ -280,6 +311,11 @@ fn tell_plan(
             if plan.linked == 1 { "is" } else { "are" },
             if plan.linked == 1 { "keeps its" } else { "keep their" },
         ))?;
+    }
+    if plan.contents == 0 && !plan.kept.is_empty() {
+        printer.prose("none of it leaves the store:")?;
+        return tell_kept(plan, root, most, context)
+            .and_then(|()| tell_on_disk(plan, most, &mut context.printer));
     }
     let contents = format::counted(plan.contents, "content", "contents");
     printer.prose(&format!(

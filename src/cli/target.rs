@@ -42,8 +42,11 @@ pub(crate) fn parse<'a>(
         // A path may well begin as a label does, behind what is a checkpoint by itself.
         && !(matches!(which, Which::Label(_)) && first.parse::<Spec>().is_ok())
     {
-        let spec = Spec { session: Some(session_name(&first)?), which };
-        return Ok(Target { spec, rest });
+        let session = session_name(&first).map_err(|failure| {
+            let (checkpoint, path) = (shell_word(second), shell_path(&*first));
+            failure.hint(format!("a checkpoint comes before a path, as in `{checkpoint} {path}`"))
+        })?;
+        return Ok(Target { spec: Spec { session: Some(session), which }, rest });
     }
     let Ok(spec) = first.parse::<Spec>() else {
         let shown = printable(first.as_bytes());

@@ -442,10 +442,13 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
                 context.printer.flush()?;
                 return Err(ask::needs_yes("removing a work tree with work in it"));
             }
+            let ignored = run.content.as_ref().map_or(0, |content| content.ignored.files);
             let question = if arguments.discard {
                 "Remove it, with what could not be held?"
+            } else if ignored > 0 && !arguments.hold.ignored {
+                "Remove it, once the rest is held, and lose these (--ignored holds them, too)?"
             } else {
-                "Remove it, once the rest is held?"
+                "Remove it, once all of it is held?"
             };
             if !ask::confirm(context, question)? {
                 return Ok(Exit::Refused);

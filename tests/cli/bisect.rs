@@ -328,3 +328,15 @@ fn on_a_terminal_nothing_is_left_of_a_command_that_is_stopped() {
         fs::remove_file(&pid).unwrap();
     }
 }
+
+#[test]
+fn that_what_was_between_is_gone_is_told() {
+    let program = program(&["g0", "g1", "b2", "b3"]);
+    program.run(["pin", "s:0"]).ok();
+    let whole = bisect(&program, &["s", "0", "3"], BY_STATE).ok();
+    assert!(!whole.stderr.contains("gone"), "{}", whole.stderr);
+    program.run(["prune", "--session", "s", "--keep", "1", "--yes"]).ok();
+    let run = bisect(&program, &["s", "0", "3"], BY_STATE).ok();
+    assert!(run.stdout.contains("the first bad one is s:3"), "{run:?}");
+    assert!(run.stderr.contains("note: s:2, the one before s:3, is gone"), "{run:?}");
+}

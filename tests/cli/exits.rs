@@ -267,7 +267,7 @@ fn a_revert_takes_one_turn_back_or_names_what_stands_against_it() {
     assert!(!refused.stderr.contains(" -C "), "{}", refused.stderr);
     let mut elsewhere = program.command(["revert", "s", "2", "--yes"]);
     let elsewhere = run(elsewhere.current_dir(program.workspace().join("src"))).exits(3);
-    assert!(elsewhere.stderr.contains("`turnpoint revert -C /"), "{}", elsewhere.stderr);
+    assert!(elsewhere.stderr.contains("`turnpoint diff -C /"), "{}", elsewhere.stderr);
     // Whoever stands elsewhere has to name the workspace.
     for (refused, directory) in [(refused, program.workspace()), (elsewhere, "/".into())] {
         let [changed, since] = crate::applying::shown(&program, &refused, &directory);
@@ -758,8 +758,11 @@ fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
     for _ in 0..2 {
         let run = program.run(["undo", "--yes"]).exits(3);
         let [earlier, newest] = [&safety[0], &safety[1]];
-        assert!(run.stderr.contains(&format!("`turnpoint restore {newest}` brings")), "{run:?}");
-        assert!(run.stderr.contains(&format!("`turnpoint restore {earlier}` what")), "{run:?}");
+        assert!(
+            run.stderr.contains(&format!("`turnpoint restore {newest} a.txt` brings")),
+            "{run:?}"
+        );
+        assert!(run.stderr.contains(&format!("`turnpoint restore {earlier}` all that")), "{run:?}");
         assert_eq!(content(), "mine");
     }
     let json = program.run(["undo", "--yes", "--json"]).exits(3).json();
@@ -767,8 +770,9 @@ fn an_undo_that_is_all_conflict_names_the_ways_past_it() {
         json["takes_back"]["earlier"]["seq"].to_string(),
         safety[0].split(':').nth(1).unwrap()
     );
-    // Each does what it says, and loses nothing.
-    program.run(["restore", &safety[1], "--yes"]).ok();
+    // Each does what it says, and loses nothing: the first touches what was left, and nothing else.
+    program.run(["restore", &safety[1], "a.txt", "--yes"]).ok();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine too");
     assert_eq!(content(), "three");
     program.run(["undo", "--yes"]).ok();
     assert_eq!(content(), "mine");
@@ -862,4 +866,25 @@ fn a_list_of_changed_paths_that_was_written_otherwise_is_not_believed() {
     let long = [b"odd\r\n".to_vec(), vec![b'x'; (32 << 10) + 1]].concat();
     let long = refused(&long);
     assert!(long.contains("line 2 of the list is longer than 32768 bytes"), "{long}");
+}
+
+#[test]
+fn the_words_of_other_tools_lead_to_what_does_the_same() {
+    let program = captured();
+    for (word, meant) in [
+        ("checkout", "restore"),
+        ("status", "diff"),
+        ("commit", "capture"),
+        ("forget", "prune"),
+        ("blame", "log"),
+        ("snapshots", "list"),
+    ] {
+        let refused = program.run([word]).exits(2);
+        let tip = format!("tip: a similar subcommand exists: '{meant}'");
+        assert!(refused.stderr.contains(&tip), "{}", refused.stderr);
+    }
+    let unknown = program.run(["log", "--stat"]).exits(2);
+    assert!(!unknown.stderr.contains("as a value"), "{}", unknown.stderr);
+    let turned = program.run(["restore", "src/b.txt", "latest"]).exits(2);
+    assert!(turned.stderr.contains("as in `latest src/b.txt`"), "{}", turned.stderr);
 }

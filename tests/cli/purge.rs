@@ -31,7 +31,7 @@ fn it_shows_what_goes_and_needs_a_yes() {
         "\n  s: 0-1\n",
         "\npinned, which is no protection here:\n  s: 0\n",
         "\n  key.txt (7 B) is also\n    copy.txt, in 1 checkpoint, the newest s:1: `turnpoint purge copy.txt`\n",
-        "0 contents of 0 B",
+        "\nnone of it leaves the store:\nthe same content stays",
     ];
     for part in said {
         assert!(shown.stdout.contains(part), "{part:?} is not in\n{}", shown.stdout);
@@ -223,4 +223,17 @@ fn a_workspace_that_is_gone_is_named_by_its_id() {
     assert!(said.starts_with(&first), "{said}");
     let again = purge(&["--workspace", &id, "--yes"]).ok().stdout;
     assert_eq!(again, "nothing to purge: it was purged before\n");
+}
+
+#[test]
+fn what_no_checkpoint_holds_is_told_and_a_checkpoint_is_no_path() {
+    let program = captured();
+    let all = || program.run(["ls", "latest", "--recursive", "--json"]).ok().json();
+    let before = all();
+    let refused = program.run(["purge", "s:0", "key.txt", "--yes"]).exits(2);
+    assert!(refused.stderr.contains("`s:0` is no path that a checkpoint holds"), "{refused:?}");
+    assert!(refused.stderr.contains("--session narrows it"), "{refused:?}");
+    assert_eq!(all(), before);
+    let dry = program.run(["purge", "kei.txt", "key.txt", "--dry-run"]).ok();
+    assert!(dry.stderr.contains("note: no checkpoint holds `kei.txt`"), "{dry:?}");
 }

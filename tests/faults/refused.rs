@@ -206,8 +206,10 @@ fn files_that_nobody_may_change_are_named_and_the_rest_is_restored() {
     let told = scene.program.run(["undo", "--yes"]).exits(3);
     chattr("-i", &at("a.txt"));
     let (_, hint) = told.stderr.split_once("hint: `turnpoint restore ").unwrap();
-    let (checkpoint, _) = hint.split_once("` brings back the rest").unwrap();
-    scene.program.run(["restore", checkpoint, "--yes"]).ok();
+    let (words, _) = hint.split_once("` brings back the rest").unwrap();
+    assert!(words.ends_with(" a.txt"), "{words}");
+    let words: Vec<&str> = words.split(' ').collect();
+    scene.program.run([&["restore"][..], &words, &["--yes"]].concat()).ok();
     fingerprint::assert_same(&before, &fingerprint::of(&scene.program.workspace()));
     scene.assert_whole("files that nobody could change");
     assert_nothing_left(&scene, "files that nobody could change");

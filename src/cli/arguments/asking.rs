@@ -14,7 +14,7 @@ use super::number;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         turnpoint sql --schema\n  \
-                        turnpoint sql 'SELECT path, change FROM turn_changes'\n  \
+                        turnpoint sql 'SELECT seq, path, change FROM changes'\n  \
                         turnpoint sql --format csv 'SELECT * FROM session_summary' > sessions.csv\n  \
                         turnpoint sql --json --limit 10 < query.sql")]
 pub(crate) struct SqlArguments {

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{duration, number};
 
-/// Drop old checkpoints, of all workspaces
+/// Drop old checkpoints by rules, of all workspaces
 ///
 /// What the settings say stays: of each session of the store the newest 20, with as many safety checkpoints, unless
 /// `retention.keep` and its like say otherwise. Each capture does this for its own session. A --keep-...
@@ -85,7 +85,7 @@ pub(crate) struct PurgeArguments {
     pub(crate) yes: bool,
 }
 
-/// Drop old checkpoints and free the space that they took
+/// Free the space of what was dropped, and drop what the rules drop
 ///
 /// Removes the content that no checkpoint needs any more. Content that lost its last checkpoint less
 /// than a minute ago stays until the next time. While something in the store cannot be understood
