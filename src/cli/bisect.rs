@@ -371,7 +371,9 @@ fn tell_doubts(
     if let Some(parent) = parent.map(|parent| parent.id)
         && parent.session == bad.id.session
         && parent.seq > good.id.seq
-        && context.run(|store, monitor| store.show(&parent, monitor)).is_err_and(is_gone)
+        && context
+            .run(|store, monitor| store.show(&parent, monitor))
+            .is_err_and(|error| is_gone(&error))
     {
         context.remark(format!(
             "{parent}, the one before {}, is gone: what it changed, and what else was between {} and {}, counts \
@@ -390,7 +392,7 @@ fn tell_doubts(
     Ok(())
 }
 
-fn is_gone(error: Error) -> bool {
+const fn is_gone(error: &Error) -> bool {
     matches!(error, Error::CheckpointNotFound { .. } | Error::Pruned { .. })
 }
 
