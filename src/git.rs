@@ -8,6 +8,7 @@
 //! a machine without it, or a repository that it refuses, is an outcome ([`GitError`]), not a failure of the
 //! capture.
 
+mod asking;
 mod locks;
 mod status;
 mod worktree;
@@ -318,14 +319,18 @@ impl Answer {
         if self.status.success() {
             return Ok(self.output);
         }
-        let mut lines = self.complaint.split(|&byte| byte == b'\n');
-        let is_reason = |line: &&[u8]| line.starts_with(b"fatal: ") || line.starts_with(b"error: ");
-        // What comes before it may be a warning about something else.
-        let complaint = lines.clone().find(is_reason).or_else(|| lines.next()).unwrap_or_default();
-        Err(GitError::failed(match complaint {
+        Err(GitError::failed(match self.reason() {
             b"" => self.status.to_string(),
             line => printable(line),
         }))
+    }
+
+    /// The line of its complaint that says why it failed.
+    fn reason(&self) -> &[u8] {
+        let mut lines = self.complaint.split(|&byte| byte == b'\n');
+        let is_reason = |line: &&[u8]| line.starts_with(b"fatal: ") || line.starts_with(b"error: ");
+        // What comes before it may be a warning about something else.
+        lines.clone().find(is_reason).or_else(|| lines.next()).unwrap_or_default()
     }
 
     /// The output; `None` where git says, by ending with 1 and without a word, that there is no such thing.

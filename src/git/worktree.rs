@@ -6,8 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use super::asking::{UNDISTURBED, ask, ask_of, write};
 use super::{Answer, DURABLE, Ending, GitError, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
@@ -19,12 +19,6 @@ const COMMITS_ASKED: usize = 500;
 
 /// What git locks a work tree with while it makes it.
 const BEING_MADE: &str = "initializing";
-
-/// How often git is run again that stumbled over a work tree of somebody else's.
-const TRIES_MAX: u32 = 100;
-
-/// For what takes a moment, or writes: it is not ended in the middle.
-const UNDISTURBED: &dyn Fn() -> bool = &|| false;
 
 /// Where a directory is, as git sees it.
 #[derive(Debug)]
@@ -135,7 +129,7 @@ pub(crate) fn add_worktree(
         command.arg("--").arg(path).arg(commit);
         command
     };
-    write(add, top, path, lock, is_cancelled)
+    write(add, top, &repository.common_dir, path, lock, is_cancelled)
 }
 
 /// Removes the work tree at `path` with everything in it, as git does it; with `is_half_made` also one that
@@ -158,7 +152,7 @@ pub(crate) fn remove_worktree(
         command.arg("--").arg(path);
         command
     };
-    write(remove, common_dir, path, lock, &|| false)
+    write(remove, common_dir, common_dir, path, lock, UNDISTURBED)
 }
 
 /// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`. Returns whether
@@ -192,7 +186,7 @@ pub(crate) fn delete_branch(
         command.args(["update-ref", "--no-deref", "-d", &name, commit]);
         command
     };
-    match write(delete, common_dir, path, lock, &|| false) {
+    match write(delete, common_dir, common_dir, path, lock, UNDISTURBED) {
         Err(_) if is_at()?.is_some_and(|now| now != commit) => Ok(false),
         ended => ended.map(|()| true),
     }
@@ -215,7 +209,7 @@ pub(crate) fn is_ignored(top: &Path, path: &RelPath) -> Result<bool, GitError> {
     let mut command = surrounded(top);
     // A colon at the beginning would mean something else.
     command.args(["check-ignore", "--quiet", "--"]).arg(Path::new(".").join(path.as_os()));
-    Ok(finish(command, top, Ending::Asked, &|| false)?.found()?.is_some())
+    Ok(finish(command, top, Ending::Asked, UNDISTURBED)?.found()?.is_some())
 }
 
 /// What git keeps of a work tree beside it.
@@ -512,89 +506,6 @@ fn commit_of(
 ) -> Result<Option<String>, GitError> {
     let found = ask(words)?.found()?;
     Ok(found.and_then(|output| lines(&output).next().map(str::to_owned)))
-}
-
-/// Asks git in `directory`, in whatever repository it finds there.
-fn ask(
-    directory: &Path,
-    words: &[&str],
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let command = || {
-        let mut command = surrounded(directory);
-        command.args(words).stdin(Stdio::null());
-        command
-    };
-    answered(command, directory, is_cancelled)
-}
-
-/// Asks git about the repository, or the work tree, of which `git_dir` is kept.
-fn ask_of(
-    git_dir: &Path,
-    words: &[&str],
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let command = || {
-        let mut command = surrounded(git_dir);
-        command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
-        command
-    };
-    answered(command, git_dir, is_cancelled)
-}
-
-/// Asks git, again where it stumbled over a work tree that somebody makes or removes at this moment.
-fn answered(
-    command: impl Fn() -> Command,
-    directory: &Path,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let mut tries = 0;
-    loop {
-        let answer = finish(command(), directory, Ending::Asked, is_cancelled)?;
-        let complaint = String::from_utf8_lossy(&answer.complaint);
-        if answer.status.success() || !complaint.contains("/worktrees/") || tries == TRIES_MAX {
-            return Ok(answer);
-        }
-        tries += 1;
-        std::thread::sleep(super::POLL);
-    }
-}
-
-/// Has git write, for the work tree at `path`. Its input is the file of the lock, in which nothing is: so the
-/// lock is held for as long as it runs, and its end is known also to those who come after this process was
-/// killed.
-///
-/// git reads what it keeps of every work tree, and fails on one that is just being made or removed by
-/// somebody else. It is tried again then; `command` is told so.
-fn write(
-    command: impl Fn(bool) -> Command,
-    directory: &Path,
-    path: &Path,
-    lock: &Lock,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<(), GitError> {
-    let own = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of_another = |reason: &str| {
-        // The directory of all of them goes with the last.
-        let is_without_place = reason.contains("could not create directory")
-            && reason.contains("No such file or directory");
-        reason.contains("/worktrees/") && (!reason.contains(own.as_ref()) || is_without_place)
-    };
-    let mut tries = 0;
-    loop {
-        let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
-        let mut command = command(tries > 0);
-        command.stdin(file);
-        match finish(command, directory, Ending::Asked, is_cancelled)?.success() {
-            Err(GitError::Failed { reason })
-                if tries < TRIES_MAX && is_of_another(&reason) && !is_cancelled() =>
-            {
-                tries += 1;
-                std::thread::sleep(super::POLL);
-            }
-            ended => return ended.map(drop),
-        }
-    }
 }
 
 /// Puts in place what git lacks of a work tree that it was killed over making or removing, without which it

@@ -364,6 +364,29 @@ fn what_commits_track_in_our_own_directory_is_held_by_them() {
     }
 }
 
+/// git names the lock with the whole path, in which there may be anything.
+#[test]
+fn a_repository_in_a_directory_named_as_gits_own_is_asked_once() {
+    let program = program();
+    let top = program.root().join("worktrees/app");
+    let place = top.to_str().unwrap();
+    program.git(["clone", "-q", ".", place]);
+    program.run(["-C", place, "exec", "--worktree", "--", "true"]).ok();
+    let lock = top.join(".git/packed-refs.lock");
+    fs::write(&lock, "").unwrap();
+    let asked = program.root().join("asked");
+    let script =
+        format!("echo once >> {}; exec $git -c core.packedRefsTimeout=0 \"$@\"", asked.display());
+    let git = git_that(&program, "*update-ref*-d*", &script);
+    let words = ["-C", place, "worktree", "prune", "--older-than", "0s"];
+    let failed = run(program.command(words).env("PATH", git)).exits(1);
+    assert!(failed.stderr.contains("packed-refs.lock"), "{}", failed.stderr);
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "once\n");
+    fs::remove_file(lock).unwrap();
+    program.run(words).ok();
+    assert!(!top.join(".turnpoint").exists());
+}
+
 #[test]
 fn prune_says_which_stay_and_what_removes_them() {
     let program = program();
