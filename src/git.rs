@@ -33,9 +33,9 @@ use crate::path::{RelPath, printable};
 pub(crate) use locks::{RefLock, clear_locks};
 pub(crate) use status::{Status, commit_staged, count_changed, is_sparse, status};
 pub(crate) use worktree::{
-    Administration, Place, Tips, add_worktree, administer, administration, common_dir, complete,
-    count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep, kept_refs,
-    lead_back, only_led_to_by, place_of, remove_worktree, tips,
+    Administration, Place, Stays, Tips, add_worktree, administer, administration, common_dir,
+    complete, count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep,
+    kept_refs, lead_back, only_led_to_by, place_of, remove_worktree, tips,
 };
 
 /// What git exports to its hooks and reads back, which would lead our runs into another repository:

@@ -9,7 +9,7 @@ use super::{Answer, Ending, GitError, POLL, finish, joined, read_line, repositor
 use crate::disk::{self, Lock};
 
 /// How often git is run again that stumbled over a work tree of somebody else's.
-const TRIES_MAX: u32 = 100;
+pub(super) const TRIES_MAX: u32 = 100;
 
 /// For what takes a moment, or writes: it is not ended in the middle.
 pub(super) const UNDISTURBED: &dyn Fn() -> bool = &|| false;

@@ -7,12 +7,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::asking::{UNDISTURBED, ask, ask_of, write};
-use super::{Answer, DURABLE, Ending, GitError, Repository, finish, joined, surrounded};
+use super::asking::{TRIES_MAX, UNDISTURBED, ask, ask_of, write};
+use super::{Answer, DURABLE, Ending, GitError, POLL, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::path::RelPath;
+use crate::path::{RelPath, printable};
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
@@ -155,41 +155,80 @@ pub(crate) fn remove_worktree(
     write(remove, common_dir, common_dir, path, lock, UNDISTURBED)
 }
 
-/// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`. Returns whether
-/// there is no such branch afterwards: one that leads elsewhere stays.
+/// Why the branch of a work tree that is gone stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// It leads to another commit than the one that is held.
+    Moved,
+    /// It is checked out there, as it is safe to print.
+    CheckedOut(String),
+}
+
+/// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`, and what the shared
+/// configuration says of it. Returns why it is there afterwards, if it is.
 ///
 /// # Errors
-/// See [`GitError`]; that it is checked out somewhere is one.
+/// See [`GitError`].
 pub(crate) fn delete_branch(
     common_dir: &Path,
     path: &Path,
     branch: &str,
     commit: Option<&str>,
     lock: &Lock,
-) -> Result<bool, GitError> {
+) -> Result<Option<Stays>, GitError> {
     let name = format!("refs/heads/{branch}");
     let is_at = || -> Result<Option<String>, GitError> {
         let refs = kept_refs(common_dir, &name)?;
         Ok(refs.into_iter().find(|(found, _)| *found == name).map(|(_, commit)| commit))
     };
-    let Some(now) = is_at()? else { return Ok(true) };
-    let Some(commit) = commit.filter(|commit| *commit == now) else { return Ok(false) };
-    let words = ["for-each-ref", "--format=%(worktreepath)", &name];
-    let places = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
-    if let Some(place) = lines(&places).next() {
-        return Err(GitError::failed(format!("{branch} is checked out in {place}")));
+    if let Some(now) = is_at()? {
+        let Some(commit) = commit.filter(|commit| *commit == now) else {
+            return Ok(Some(Stays::Moved));
+        };
+        let words = ["for-each-ref", "--format=%(worktreepath)", &name];
+        let places = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
+        let place = places.trim_ascii_end();
+        if !place.is_empty() {
+            return Ok(Some(Stays::CheckedOut(printable(place))));
+        }
+        // Only from this commit: whoever commits to it at this moment keeps the branch.
+        let delete = |_| {
+            let mut command = surrounded(common_dir);
+            command.arg(joined("--git-dir=", common_dir));
+            command.args(["update-ref", "--no-deref", "-d", &name, commit]);
+            command
+        };
+        match write(delete, common_dir, common_dir, path, lock, UNDISTURBED) {
+            Err(_) if is_at()?.is_some_and(|now| now != commit) => return Ok(Some(Stays::Moved)),
+            ended => ended?,
+        }
     }
-    // Only from this commit: whoever commits to it at this moment keeps the branch.
-    let delete = |_| {
-        let mut command = surrounded(common_dir);
-        command.arg(joined("--git-dir=", common_dir));
-        command.args(["update-ref", "--no-deref", "-d", &name, commit]);
-        command
+    forget_branch(common_dir, branch)?;
+    Ok(None)
+}
+
+/// Takes out of the shared configuration what `git push -u` has written of a branch that is gone, as
+/// `git branch -D` does. Where nothing is said of it nothing is written.
+fn forget_branch(common_dir: &Path, branch: &str) -> Result<(), GitError> {
+    let is_known = || -> Result<bool, GitError> {
+        let pattern = format!("^branch\\.{branch}\\.");
+        let words = ["config", "--local", "--name-only", "--get-regexp", &pattern];
+        Ok(ask_of(common_dir, &words, UNDISTURBED)?.found()?.is_some())
     };
-    match write(delete, common_dir, common_dir, path, lock, UNDISTURBED) {
-        Err(_) if is_at()?.is_some_and(|now| now != commit) => Ok(false),
-        ended => ended.map(|()| true),
+    let section = format!("branch.{branch}");
+    let words = ["config", "--local", "--remove-section", &section];
+    let mut tries = 0;
+    while is_known()? {
+        match ask_of(common_dir, &words, UNDISTURBED)?.success() {
+            // git does not wait for who writes there at this moment.
+            Err(_) if tries < TRIES_MAX => {
+                tries += 1;
+                std::thread::sleep(POLL);
+            }
+            ended => return ended.map(drop),
+        }
     }
+    Ok(())
 }
 
 /// Adds `line` to the patterns that no work tree of the repository shows, unless it is there.

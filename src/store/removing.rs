@@ -216,8 +216,8 @@ impl Store {
         if let Some(leftover) = leftover {
             leftover.remove(record)?;
         }
-        let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
-        tell_branch(record, is_gone, monitor);
+        let stays = isolate::remove(record, &found, branch.as_deref(), lock)?;
+        tell_branch(record, stays.as_ref(), monitor);
         drop(scaffold.map(|scaffold| self.take_down(&scaffold)));
         if is_half_made {
             self.remembered_runs().forget(record)?;

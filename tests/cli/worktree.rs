@@ -1160,6 +1160,59 @@ fn a_branch_that_is_moved_while_its_work_tree_is_removed_stays() {
 }
 
 #[test]
+fn a_branch_that_is_checked_out_elsewhere_stays_and_the_run_is_removed() {
+    let program = program();
+    let root = program.workspace();
+    let moved = program.root().join("moved");
+    for is_moved in [false, true] {
+        exec(&program, &[], "git switch -qc fix-$$ && echo made > made && git add made").ok();
+        let (id, path) = only(&program);
+        let branch = format!("turnpoint/{id}");
+        let place = if is_moved {
+            // All of it is elsewhere then, as the user wants it.
+            program.git(["-C", path.to_str().unwrap(), "switch", "-q", &branch]);
+            program.git(["worktree", "move", path.to_str().unwrap(), moved.to_str().unwrap()]);
+            &moved
+        } else {
+            program.git(["checkout", "-q", &branch]);
+            &root
+        };
+        let removed = program.run(["worktree", "remove", &id, "--yes"]).ok();
+        let told = format!("branch {branch} stays: it is checked out in {}\n", place.display());
+        assert!(removed.stderr.contains(&told), "{}", removed.stderr);
+        assert!(!path.exists());
+        assert_eq!(
+            program.git(["-C", place.to_str().unwrap(), "branch", "--show-current"]),
+            branch
+        );
+        assert_eq!(runs(&program, &[]), Vec::<Value>::new());
+        assert_eq!(runs(&program, &["--removed"]).last().unwrap()["run"], *id);
+        let pruned = program.run(["worktree", "prune"]).ok();
+        assert_eq!(pruned.stdout, "there is nothing to remove\n");
+        if is_moved {
+            assert_eq!(fs::read_to_string(moved.join("made")).unwrap(), "made\n");
+        }
+    }
+}
+
+/// `git push -u` writes it, into what all work trees share.
+#[test]
+fn what_the_configuration_says_of_a_branch_goes_with_it() {
+    let program = program();
+    program.git(["config", "branch.turnpoint/other.remote", "origin"]);
+    let config = program.workspace().join(".git/config");
+    let before = fs::read_to_string(&config).unwrap();
+    let script = "git config branch.$(git branch --show-current).remote origin && \
+                  git config branch.$(git branch --show-current).merge refs/heads/x";
+    exec(&program, &[], script).ok();
+    let (id, _) = only(&program);
+    assert!(fs::read_to_string(&config).unwrap().contains(&format!("[branch \"turnpoint/{id}\"]")));
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+}
+
+#[test]
 fn a_second_removal_holds_what_more_is_asked_of_it() {
     let program = program();
     exec(&program, &[], "echo made > made; echo 2 > y.log").ok();
