@@ -13,6 +13,7 @@ mod locks;
 mod status;
 mod worktree;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -270,6 +271,37 @@ fn parse_tracked(output: &[u8], prefix: &[u8]) -> Result<Vec<TrackedPath>, GitEr
         }
     }
     Ok(paths)
+}
+
+/// What is staged in a work tree and not as in `commit`: for each path the mode and the object that it has there,
+/// as git writes them.
+///
+/// # Errors
+/// See [`GitError`].
+///
+/// Cost: one process; it reads the index, and the trees in which the two differ.
+pub(crate) fn staged_since(
+    repository: &Repository,
+    commit: &str,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<BTreeMap<RelPath, String>, GitError> {
+    let words =
+        ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", commit, "--"];
+    let output = run(repository, &repository.top, &words, is_cancelled)?.success()?;
+    let mut parts = output.split(|&byte| byte == 0);
+    let mut staged = BTreeMap::new();
+    while let (Some(about), Some(path)) = (parts.next(), parts.next()) {
+        // `:100644 100644 <object> <object> M`: the second of each is what is staged.
+        let about = String::from_utf8_lossy(about);
+        let words: Vec<&str> = about.split(' ').collect();
+        let [_, mode, _, object, _] = words.as_slice() else {
+            return Err(GitError::failed(format!("its list has the line `{about}`")));
+        };
+        // Such a path cannot be in a work tree that Linux made.
+        let Ok(path) = RelPath::new(path) else { continue };
+        staged.insert(path, format!("{mode} {object}"));
+    }
+    Ok(staged)
 }
 
 /// Where HEAD is: commit and branch. Before the first commit there is a branch only.
