@@ -1,6 +1,6 @@
 //! What there is of runs, and removing them: nothing goes that is not held elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::blobs::Presence;
 use crate::capture::{self, CaptureOutcome, Depth};
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
-use crate::disk::{self, Dir, Lock};
+use crate::disk::Lock;
 use crate::error::{BadFile, Error, IsolationError, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
@@ -230,43 +230,6 @@ impl Store {
         Ok(RemovedRun { id, kept, further, refs, left_out })
     }
 
-    /// Puts back the ignore files and attributes that a killed git has taken away, as they were at last: without
-    /// them git takes what it ignores for new, and what it has for changed.
-    fn put_back_rules(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<()> {
-        let mut rules: BTreeMap<RelPath, Entry> = BTreeMap::new();
-        for entries in self.held_of(record, monitor)? {
-            let is_rule = |it: &Entry| matches!(it.path.name(), b".gitignore" | b".gitattributes");
-            let found = entries.into_iter().filter(is_rule);
-            rules.extend(found.map(|entry| (entry.path.clone(), entry)));
-        }
-        if rules.is_empty() {
-            return Ok(());
-        }
-        let reading = self.reading(&record.session, monitor)?;
-        let top = Dir::open(&record.path())?;
-        for entry in rules.values() {
-            let name = entry.path.name();
-            let put_back = || -> Result<()> {
-                let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
-                if let (Some(above), Some((hash, size))) = (above, entry.blob())
-                    && above.stat(name)?.is_none()
-                {
-                    let content = reading.blobs.read(hash, size)?;
-                    let mut file = above.create_file(name)?;
-                    disk::write_whole(&mut file, &content, &above.path_of(name))?;
-                    disk::set_file_mode(&file, entry.mode, &above.path_of(name))?;
-                }
-                Ok(())
-            };
-            match put_back() {
-                // What it would have had git leave out is judged as anything else.
-                Err(error) if disk::is_withheld(&error) || is_lost(&error) => {}
-                ended => ended?,
-            }
-        }
-        Ok(())
-    }
-
     /// What a checkpoint holds; `None` where nobody can say any more.
     pub(super) fn entries_if_there(
         &self,
@@ -284,7 +247,11 @@ impl Store {
     }
 
     /// What the checkpoints of a removal that was cut off hold, the newest last.
-    fn held_of(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<Vec<Vec<Entry>>> {
+    pub(super) fn held_of(
+        &self,
+        record: &RunRecord,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<Vec<Entry>>> {
         let all = record.kept.iter().chain(&record.further);
         all.filter_map(|id| self.entries_if_there(id, monitor).transpose()).collect()
     }
@@ -681,7 +648,7 @@ pub(super) fn at<'a>(entries: &'a [Entry], path: &RelPath) -> Option<&'a Entry> 
 }
 
 /// Whether what a checkpoint was to hold is not to be had: it was dropped, or purged, or cannot be read.
-const fn is_lost(error: &Error) -> bool {
+pub(super) const fn is_lost(error: &Error) -> bool {
     matches!(
         error,
         Error::SessionNotFound { .. }
