@@ -211,6 +211,8 @@ fn state(run: &RunSummary) -> &'static str {
         (RunState::Removed, _) => "removed",
         (_, true) => "running",
         (RunState::Made, false) if run.ended_at.is_some() => "ended",
+        // What was to be held of it is held, and not all of it could be removed.
+        (RunState::Removing, false) => "removing",
         // Its process is no more, and had not come to its end.
         _ => "killed",
     }

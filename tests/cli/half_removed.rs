@@ -305,6 +305,8 @@ fn what_is_ignored_goes_on_to_be_held_once_it_was() {
     let program = program();
     exec(&program, &[], "echo made > made; mkdir build; echo 1 > build/x").ok();
     let (id, path) = cut(&program, ":");
+    assert_eq!(runs(&program, &[])[0]["state"], "removing");
+    assert!(program.run(["worktree", "list"]).ok().stdout.contains(" removing "));
     let git = git_that_removes(&program, &path, "exit 128");
     let words = ["worktree", "remove", &id, "--yes", "--ignored"];
     run(program.command(words).env("PATH", git)).exits(1);
