@@ -504,6 +504,7 @@ struct PruneDocument<'a> {
     kept: Vec<KeptDocument>,
     forgotten: u64,
     unreadable: Vec<ReasonDocument>,
+    cancelled: bool,
 }
 
 #[derive(Serialize)]
@@ -550,7 +551,8 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let pruned = context.run(|store, monitor| {
         store.prune_runs(&directory, older_than, dry_run, &options, monitor)
     })?;
-    let exit = exit_of(&pruned);
+    let ended =
+        if pruned.is_cancelled { Err(Error::Cancelled.into()) } else { Ok(exit_of(&pruned)) };
     if context.is_json() {
         let refused = |(id, error): (RunId, Error)| {
             let (code, failure) = (error.code(), Failure::from(error));
@@ -565,13 +567,14 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
             kept: pruned.kept.iter().map(KeptDocument::from).collect(),
             forgotten: pruned.forgotten,
             unreadable: pruned.unreadable.iter().map(ReasonDocument::from).collect(),
+            cancelled: pruned.is_cancelled,
         })?;
-        return Ok(exit);
+        return ended;
     }
     if !pruned.planned.is_empty() {
         context.printer.prose("would remove")?;
         table(&pruned.planned).print(&mut context.printer)?;
-    } else if pruned.removed.is_empty() && pruned.refused.is_empty() && !context.is_quiet() {
+    } else if is_idle(&pruned) && !context.is_quiet() {
         context.printer.prose("there is nothing to remove")?;
     }
     if !context.is_quiet() {
@@ -591,7 +594,11 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
         style.complain(Kind::Warning, &format!("run {id} stays"));
         failure::report(&error.into(), style, &[], Exit::Failed);
     }
-    Ok(exit)
+    ended
+}
+
+fn is_idle(pruned: &PrunedRuns) -> bool {
+    pruned.removed.is_empty() && pruned.refused.is_empty() && !pruned.is_cancelled
 }
 
 /// Which runs were not due, why, and what removes them.

@@ -101,6 +101,8 @@ pub struct PrunedRuns {
     pub forgotten: u64,
     /// Records of whatever repository that cannot be understood: nothing is done about their runs.
     pub unreadable: Vec<BadFile>,
+    /// Whether it was stopped: runs that are due may be there that are not named here.
+    pub is_cancelled: bool,
 }
 
 /// Why a run is not due to be removed.
@@ -579,7 +581,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Isolation`] where the directory lies in no repository. Why one run cannot be removed is in
-    /// the outcome.
+    /// the outcome, and so is that the caller stopped it over one.
     pub fn prune_runs(
         &self,
         directory: &Path,
@@ -620,7 +622,11 @@ impl Store {
             }
             match self.remove_recorded(&record, options, monitor) {
                 Ok(removed) => pruned.removed.push(removed),
-                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                // What was removed by now is told.
+                Err(Error::Cancelled) => {
+                    pruned.is_cancelled = true;
+                    break;
+                }
                 // Somebody else has begun, or ended it, meanwhile.
                 Err(Error::Isolation(
                     IsolationError::RunAlive { .. }
