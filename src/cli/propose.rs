@@ -78,13 +78,13 @@ fn propose(arguments: &ProposeArguments, context: &mut Context) -> Outcome<Exit>
         output_is_aside: true,
     };
     let (account, failure) = exec::isolated(&isolated, context)?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
     // Where the work tree is counts, too, where nobody goes on reading the answer.
     let shown = show(&account, arguments, context);
     if !context.is_json() {
         exec::tell(&account, context);
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     shown?;
     let is_told = account.compared.is_some() || account.code != 0;
