@@ -63,8 +63,7 @@ pub(crate) fn run(arguments: &ProposeArguments, context: &mut Context) -> Outcom
         let message = "--patch and --stat are no JSON; leave them out, or --json";
         return Err(Failure::own(Exit::Usage, "usage", message));
     }
-    Ok(propose(arguments, context)
-        .unwrap_or_else(|failure| exec::give_up_before(&failure, context)))
+    Ok(propose(arguments, context).unwrap_or_else(|failure| exec::give_up(failure, context)))
 }
 
 fn propose(arguments: &ProposeArguments, context: &mut Context) -> Outcome<Exit> {

@@ -303,13 +303,15 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     }
     if !context.is_quiet() {
         context.printer.flush()?;
+        let place = context.place();
         let apply = if can_be_applied {
-            "`turnpoint worktree apply RUN` brings here what one of them changed, "
+            format!("`turnpoint {place}worktree apply RUN` brings here what one of them changed, ")
         } else {
-            ""
+            String::new()
         };
         let text = format!(
-            "{apply}`turnpoint restore CHECKPOINT --into DIR` writes the files of one into a new directory"
+            "{apply}`turnpoint {place}restore CHECKPOINT --into DIR` writes the files of one into a new \
+             directory"
         );
         context.printer.style().complain(Kind::Hint, &text);
     }
@@ -592,7 +594,8 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     for (id, error) in pruned.refused {
         let style = context.printer.style();
         style.complain(Kind::Warning, &format!("run {id} stays"));
-        failure::report(&error.into(), style, &[], Exit::Failed);
+        let failure = Failure::from(error).seen_from(&context.place());
+        failure::report(&failure, style, &[], Exit::Failed);
     }
     ended
 }
@@ -623,8 +626,10 @@ fn tell_kept(
         context.printer.flush()?;
         let which =
             if arguments.older_than.is_some() { "a shorter TIME" } else { "`--older-than TIME`" };
-        let text =
-            format!("{which} removes those that have ended, `turnpoint worktree remove RUN` one");
+        let place = context.place();
+        let text = format!(
+            "{which} removes those that have ended, `turnpoint {place}worktree remove RUN` one"
+        );
         context.printer.style().complain(Kind::Hint, &text);
     }
     Ok(())
