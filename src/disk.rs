@@ -43,6 +43,6 @@ pub(crate) use small::{
 };
 pub(crate) use sync::{ToSync, sync_all, sync_file_system};
 pub(crate) use system::{
-    available_bytes, boot_id, coarse_now_ns, end_group, file_system, is_withheld, machine_id,
-    mounts_below, processes_that_stay_in, programs_that_stay_in, user,
+    available_bytes, boot_id, coarse_now_ns, end_group, file_system, is_gone, is_withheld,
+    machine_id, mounts_below, processes_that_stay_in, programs_that_stay_in, user,
 };

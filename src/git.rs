@@ -8,10 +8,12 @@
 //! a machine without it, or a repository that it refuses, is an outcome ([`GitError`]), not a failure of the
 //! capture.
 
+mod asking;
 mod locks;
 mod status;
 mod worktree;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -32,9 +34,9 @@ use crate::path::{RelPath, printable};
 pub(crate) use locks::{RefLock, clear_locks};
 pub(crate) use status::{Status, commit_staged, count_changed, has_own_index, is_sparse, status};
 pub(crate) use worktree::{
-    Administration, Place, Tips, add_worktree, administer, administration, common_dir, complete,
-    count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep, kept_refs,
-    lead_back, only_led_to_by, place_of, remove_worktree, tips,
+    Administration, Place, Stays, Tips, add_worktree, administer, administration, common_dir,
+    complete, count_since, delete_branch, exclude, exists, is_ignored, is_own_link, keep,
+    kept_refs, lead_back, only_led_to_by, place_of, remove_worktree, tips,
 };
 
 /// What git exports to its hooks and reads back, which would lead our runs into another repository:
@@ -271,6 +273,37 @@ fn parse_tracked(output: &[u8], prefix: &[u8]) -> Result<Vec<TrackedPath>, GitEr
     Ok(paths)
 }
 
+/// What is staged in a work tree and not as in `commit`: for each path the mode and the object that it has there,
+/// as git writes them.
+///
+/// # Errors
+/// See [`GitError`].
+///
+/// Cost: one process; it reads the index, and the trees in which the two differ.
+pub(crate) fn staged_since(
+    repository: &Repository,
+    commit: &str,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<BTreeMap<RelPath, String>, GitError> {
+    let words =
+        ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", commit, "--"];
+    let output = run(repository, &repository.top, &words, is_cancelled)?.success()?;
+    let mut parts = output.split(|&byte| byte == 0);
+    let mut staged = BTreeMap::new();
+    while let (Some(about), Some(path)) = (parts.next(), parts.next()) {
+        // `:100644 100644 <object> <object> M`: the second of each is what is staged.
+        let about = String::from_utf8_lossy(about);
+        let words: Vec<&str> = about.split(' ').collect();
+        let [_, mode, _, object, _] = words.as_slice() else {
+            return Err(GitError::failed(format!("its list has the line `{about}`")));
+        };
+        // Such a path cannot be in a work tree that Linux made.
+        let Ok(path) = RelPath::new(path) else { continue };
+        staged.insert(path, format!("{mode} {object}"));
+    }
+    Ok(staged)
+}
+
 /// Where HEAD is: commit and branch. Before the first commit there is a branch only.
 ///
 /// # Errors
@@ -318,14 +351,18 @@ impl Answer {
         if self.status.success() {
             return Ok(self.output);
         }
-        let mut lines = self.complaint.split(|&byte| byte == b'\n');
-        let is_reason = |line: &&[u8]| line.starts_with(b"fatal: ") || line.starts_with(b"error: ");
-        // What comes before it may be a warning about something else.
-        let complaint = lines.clone().find(is_reason).or_else(|| lines.next()).unwrap_or_default();
-        Err(GitError::failed(match complaint {
+        Err(GitError::failed(match self.reason() {
             b"" => self.status.to_string(),
             line => printable(line),
         }))
+    }
+
+    /// The line of its complaint that says why it failed.
+    fn reason(&self) -> &[u8] {
+        let mut lines = self.complaint.split(|&byte| byte == b'\n');
+        let is_reason = |line: &&[u8]| line.starts_with(b"fatal: ") || line.starts_with(b"error: ");
+        // What comes before it may be a warning about something else.
+        lines.clone().find(is_reason).or_else(|| lines.next()).unwrap_or_default()
     }
 
     /// The output; `None` where git says, by ending with 1 and without a word, that there is no such thing.

@@ -1,5 +1,5 @@
-//! Runs in work trees of their own: where one can be made, making it, what is brought along, and removing
-//! it.
+//! Runs in work trees of their own: where one can be made, making it, what is brought along, what it changed
+//! unseen, and removing it.
 //!
 //! The facade puts checkpoints in between. Of a work tree nothing is deleted but what is still as it was when it
 //! was held, or what nobody holds and that was said of; git takes away what it keeps of it.
@@ -8,6 +8,7 @@ mod extras;
 mod leftover;
 mod making;
 mod removing;
+mod unseen;
 
 pub(crate) use extras::bring_along;
 pub use extras::{BroughtAlong, Extra, ExtraKind};
@@ -17,6 +18,7 @@ pub(crate) use removing::{
     Found, Kept, Stage, clear_locks, content, find, keep, lead_back, left_out, look, make_durable,
     measure_given_up, not_held, refuse_busy, remove, runs_with_refs, submodules, unknown,
 };
+pub(crate) use unseen::{Unseen, unseen};
 
 use crate::error::{Error, IsolationError};
 use crate::git::GitError;

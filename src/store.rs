@@ -32,6 +32,7 @@ mod restoring;
 mod retaining;
 mod reversing;
 mod reverting;
+mod rules;
 mod spec;
 mod target;
 mod tracing;

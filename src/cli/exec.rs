@@ -162,20 +162,21 @@ pub(crate) fn run(arguments: &ExecArguments, context: &mut Context) -> Outcome<E
     }
     if arguments.worktree {
         let ran = in_work_tree(arguments, context);
-        return Ok(ran.unwrap_or_else(|failure| give_up_before(&failure, context)));
+        return Ok(ran.unwrap_or_else(|failure| give_up(failure, context)));
     }
-    Ok(in_place(arguments, context).unwrap_or_else(|failure| match report(&failure, context) {
+    Ok(in_place(arguments, context).unwrap_or_else(|failure| match report(failure, context) {
         exit @ Exit::Interrupted => exit,
         _ => Exit::Command(FAILED),
     }))
 }
 
-fn report(failure: &Failure, context: &Context) -> Exit {
-    failure::report(failure, context.printer.style(), &context.notices, Exit::Failed)
+fn report(failure: Failure, context: &Context) -> Exit {
+    let failure = failure.seen_from(&context.place());
+    failure::report(&failure, context.printer.style(), &context.notices, Exit::Failed)
 }
 
-/// Tells why a run was not made, as every command tells it: nothing was done then.
-pub(crate) fn give_up_before(failure: &Failure, context: &Context) -> Exit {
+/// Tells why a run was not made, as every command tells it, or why its command could not be waited for.
+pub(crate) fn give_up(failure: Failure, context: &Context) -> Exit {
     match report(failure, context) {
         // Whoever reads what is printed has seen enough.
         exit @ (Exit::Done | Exit::Interrupted | Exit::Usage | Exit::Refused) => exit,
@@ -231,7 +232,7 @@ fn in_work_tree(arguments: &ExecArguments, context: &mut Context) -> Outcome<Exi
 /// The checkpoint after the command; where it could not be made that is told.
 fn after_or_told(after: Outcome<CheckpointId>, context: &Context) -> Option<CheckpointId> {
     after
-        .inspect_err(|failure| {
+        .map_err(|failure| {
             report(failure, context);
             if !context.is_json() {
                 let text = "what the command left is in no checkpoint";
@@ -294,7 +295,7 @@ pub(crate) fn isolated<'a>(
     let compared = compare(&before, after.as_ref(), context);
     let (id, branch) = (run.id(), run.branch());
     let is_kept = code == 0 || (asked.is_kept_always && ended.is_some());
-    let removed = if is_kept { None } else { give_up(run, asked.holds_ignored, context) };
+    let removed = if is_kept { None } else { remove(run, asked.holds_ignored, context) };
     let account = Account {
         command: asked.command,
         ended,
@@ -313,9 +314,9 @@ pub(crate) fn isolated<'a>(
 fn tell_lacking(uncommitted: Option<u64>, context: &Context) {
     let Some(count) = uncommitted.filter(|count| *count > 0) else { return };
     if !context.is_json() && !context.is_quiet() {
-        let paths = format::counted(count, "path", "paths");
+        let (paths, place) = (format::counted(count, "path", "paths"), context.place());
         let text = format!(
-            "what is not committed here ({paths}) is not in the run; after `turnpoint capture` `--from \
+            "what is not committed here ({paths}) is not in the run; after `turnpoint {place}capture` `--from \
              latest` brings what is new or changed, not what was deleted"
         );
         context.printer.style().complain(Kind::Note, &text);
@@ -361,11 +362,11 @@ fn left_out(brought: &BroughtAlong) -> Vec<ReasonDocument> {
 
 /// Removes the work tree of a command that failed; where something in it would be lost it stays, which is
 /// told.
-fn give_up(run: Run, ignored: bool, context: &mut Context) -> Option<RemovedRun> {
+fn remove(run: Run, ignored: bool, context: &mut Context) -> Option<RemovedRun> {
     let mut options = worktree::removal(context);
     options.ignored = ignored;
     let removed = context.run(|store, monitor| store.remove_run(run, &options, monitor));
-    removed.map_err(|error| report(&error.into(), context)).ok()
+    removed.map_err(|error| report(error.into(), context)).ok()
 }
 
 /// A checkpoint of the workspace.
@@ -449,8 +450,7 @@ fn compare(
     match context.run(|store, monitor| store.compare(before, after, &options, monitor)) {
         Ok(found) => Some(found),
         Err(error) => {
-            let style = context.printer.style();
-            failure::report(&error.into(), style, &context.notices, Exit::Failed);
+            report(error.into(), context);
             None
         }
     }
@@ -467,14 +467,14 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
     {
         tell_changes(account, after, context);
     }
-    let style = context.printer.style();
+    let (style, place) = (context.printer.style(), context.place());
     let path = printable(account.root.as_os_str().as_encoded_bytes());
     let is_same = account.compared.as_ref().is_some_and(|it| it.changes.is_empty());
     match &account.run {
         None if is_same => {}
         None => {
             let text = format!(
-                "`turnpoint restore {}` goes back to before it",
+                "`turnpoint {place}restore {}` goes back to before it",
                 account.before.shell_word()
             );
             style.complain(Kind::Hint, &text);
@@ -484,15 +484,18 @@ pub(crate) fn tell(account: &Account<'_>, context: &Context) {
             if !is_same {
                 if let Some(after) = &account.after {
                     let (before, after) = (account.before.shell_word(), after.shell_word());
-                    let text =
-                        format!("`turnpoint diff {before} {after} --patch` shows it line by line");
+                    let text = format!(
+                        "`turnpoint {place}diff {before} {after} --patch` shows it line by line"
+                    );
                     style.complain(Kind::Hint, &text);
                 }
-                let text = format!("`turnpoint worktree apply {id}` brings here what it changed");
+                let text =
+                    format!("`turnpoint {place}worktree apply {id}` brings here what it changed");
                 style.complain(Kind::Hint, &text);
             }
-            let text =
-                format!("`turnpoint worktree remove {id}` removes it once what is in it is held");
+            let text = format!(
+                "`turnpoint {place}worktree remove {id}` removes it once what is in it is held"
+            );
             style.complain(Kind::Hint, &text);
         }
         Some(RunAccount { removed: Some(removed), .. }) => {

@@ -60,8 +60,8 @@ impl Failure {
         self
     }
 
-    /// The same with `place` in the commands that it names, where they ask the workspace: the library knows
-    /// nothing of `-C`.
+    /// The same with `place` in the commands that it names, where they ask the workspace or a repository: the
+    /// library knows nothing of `-C`.
     pub(crate) fn seen_from(mut self, place: &str) -> Self {
         if let Self::Library { error, hint: hint @ None } = &mut self
             && let Error::PathNotFound { .. }
@@ -69,10 +69,10 @@ impl Failure {
             | Error::NoCheckpoint { .. }
             | Error::CheckpointNotFound { .. }
             | Error::LabelNotFound { .. }
-            | Error::RestoreOpen { .. } = **error
+            | Error::RestoreOpen { .. }
+            | Error::Isolation(_) = **error
         {
-            let text = hint_of(error);
-            *hint = text.map(|text| text.replace("`turnpoint ", &format!("`turnpoint {place}")));
+            *hint = hint_of(error).map(|text| placed(&text, place));
         }
         self
     }
@@ -191,6 +191,19 @@ impl Failure {
             _ => Vec::new(),
         }
     }
+}
+
+/// A hint with `place` in those of its commands that name none by themselves.
+fn placed(hint: &str, place: &str) -> String {
+    // What is between backticks is every other part.
+    let parts = hint.split('`').enumerate().map(|(number, part)| {
+        let words = part.strip_prefix("turnpoint ").filter(|_| number % 2 == 1);
+        match words.filter(|words| words.split(' ').all(|word| word != "-C")) {
+            Some(words) => format!("turnpoint {place}{words}"),
+            None => part.to_owned(),
+        }
+    });
+    parts.collect::<Vec<_>>().join("`")
 }
 
 /// The hint of the library, or what only a person at a terminal has to be told.

@@ -560,7 +560,7 @@ fn tell_nothing(
     print_skips(&plan.skips, printer)?;
     printer.flush()?;
     if !context.is_quiet() {
-        tell_what_is_left(verb, context.printer.style());
+        tell_what_is_left(verb, &place, context.printer.style());
     }
     tell_way_past(outcome, options, context);
     warn_of_problems(outcome, context);
@@ -610,7 +610,7 @@ fn tell(
         for remark in &outcome.remarks {
             style.complain(Kind::Note, &printable(remark.as_bytes()));
         }
-        tell_what_is_left(verb, style);
+        tell_what_is_left(verb, &place, style);
     }
     if outcome.is_short() {
         warn_of_shortfall(outcome, context)?;
@@ -626,9 +626,9 @@ fn tell(
 }
 
 /// How to remove the work tree of which all was applied: it stays as it is.
-fn tell_what_is_left(verb: &Verb, style: Style) {
+fn tell_what_is_left(verb: &Verb, place: &str, style: Style) {
     if let Verb::Apply { run, may_go: true } = verb {
-        let text = format!("`turnpoint worktree remove {run}` removes its work tree");
+        let text = format!("`turnpoint {place}worktree remove {run}` removes its work tree");
         style.complain(Kind::Hint, &text);
     }
 }

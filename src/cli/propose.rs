@@ -63,8 +63,7 @@ pub(crate) fn run(arguments: &ProposeArguments, context: &mut Context) -> Outcom
         let message = "--patch and --stat are no JSON; leave them out, or --json";
         return Err(Failure::own(Exit::Usage, "usage", message));
     }
-    Ok(propose(arguments, context)
-        .unwrap_or_else(|failure| exec::give_up_before(&failure, context)))
+    Ok(propose(arguments, context).unwrap_or_else(|failure| exec::give_up(failure, context)))
 }
 
 fn propose(arguments: &ProposeArguments, context: &mut Context) -> Outcome<Exit> {
@@ -78,13 +77,13 @@ fn propose(arguments: &ProposeArguments, context: &mut Context) -> Outcome<Exit>
         output_is_aside: true,
     };
     let (account, failure) = exec::isolated(&isolated, context)?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
     // Where the work tree is counts, too, where nobody goes on reading the answer.
     let shown = show(&account, arguments, context);
     if !context.is_json() {
         exec::tell(&account, context);
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     shown?;
     let is_told = account.compared.is_some() || account.code != 0;

@@ -217,6 +217,8 @@ fn state(run: &RunSummary) -> &'static str {
         (RunState::Removed, _) => "removed",
         (_, true) => "running",
         (RunState::Made, false) if run.ended_at.is_some() => "ended",
+        // What was to be held of it is held, and not all of it could be removed.
+        (RunState::Removing, false) => "removing",
         // Its process is no more, and had not come to its end.
         _ => "killed",
     }
@@ -307,13 +309,15 @@ fn print_removed(runs: &[RunSummary], context: &mut Context) -> io::Result<()> {
     }
     if !context.is_quiet() {
         context.printer.flush()?;
+        let place = context.place();
         let apply = if can_be_applied {
-            "`turnpoint worktree apply RUN` brings here what one of them changed, "
+            format!("`turnpoint {place}worktree apply RUN` brings here what one of them changed, ")
         } else {
-            ""
+            String::new()
         };
         let text = format!(
-            "{apply}`turnpoint restore CHECKPOINT --into DIR` writes the files of one into a new directory"
+            "{apply}`turnpoint {place}restore CHECKPOINT --into DIR` writes the files of one into a new \
+             directory"
         );
         context.printer.style().complain(Kind::Hint, &text);
     }
@@ -501,6 +505,7 @@ struct PruneDocument<'a> {
     kept: Vec<KeptDocument>,
     forgotten: u64,
     unreadable: Vec<ReasonDocument>,
+    cancelled: bool,
 }
 
 #[derive(Serialize)]
@@ -547,7 +552,8 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     let pruned = context.run(|store, monitor| {
         store.prune_runs(&directory, older_than, dry_run, &options, monitor)
     })?;
-    let exit = exit_of(&pruned);
+    let ended =
+        if pruned.is_cancelled { Err(Error::Cancelled.into()) } else { Ok(exit_of(&pruned)) };
     if context.is_json() {
         let refused = |(id, error): (RunId, Error)| {
             let (code, failure) = (error.code(), Failure::from(error));
@@ -562,13 +568,14 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
             kept: pruned.kept.iter().map(KeptDocument::from).collect(),
             forgotten: pruned.forgotten,
             unreadable: pruned.unreadable.iter().map(ReasonDocument::from).collect(),
+            cancelled: pruned.is_cancelled,
         })?;
-        return Ok(exit);
+        return ended;
     }
     if !pruned.planned.is_empty() {
         context.printer.prose("would remove")?;
         table(&pruned.planned).print(&mut context.printer)?;
-    } else if pruned.removed.is_empty() && pruned.refused.is_empty() && !context.is_quiet() {
+    } else if is_idle(&pruned) && !context.is_quiet() {
         context.printer.prose("there is nothing to remove")?;
     }
     if !context.is_quiet() {
@@ -586,9 +593,14 @@ fn prune(arguments: &PruneArguments, context: &mut Context) -> Outcome<Exit> {
     for (id, error) in pruned.refused {
         let style = context.printer.style();
         style.complain(Kind::Warning, &format!("run {id} stays"));
-        failure::report(&error.into(), style, &[], Exit::Failed);
+        let failure = Failure::from(error).seen_from(&context.place());
+        failure::report(&failure, style, &[], Exit::Failed);
     }
-    Ok(exit)
+    ended
+}
+
+fn is_idle(pruned: &PrunedRuns) -> bool {
+    pruned.removed.is_empty() && pruned.refused.is_empty() && !pruned.is_cancelled
 }
 
 /// Which runs were not due, why, and what removes them.
@@ -613,8 +625,10 @@ fn tell_kept(
         context.printer.flush()?;
         let which =
             if arguments.older_than.is_some() { "a shorter TIME" } else { "`--older-than TIME`" };
-        let text =
-            format!("{which} removes those that have ended, `turnpoint worktree remove RUN` one");
+        let place = context.place();
+        let text = format!(
+            "{which} removes those that have ended, `turnpoint {place}worktree remove RUN` one"
+        );
         context.printer.style().complain(Kind::Hint, &text);
     }
     Ok(())

@@ -293,7 +293,7 @@ pub(crate) fn copy_file(from: &Path, dir: &Dir, name: &[u8]) -> Result<()> {
 
 /// Removes `name` and, if it is a directory, everything in it. Never follows a symlink.
 pub(crate) fn remove_tree(dir: &Dir, name: &[u8]) -> Result<()> {
-    // Nested as deep as what we make there, which is two levels.
+    // Nested as deep as what we make there: two levels, or what [`limits::EXTRA_DEPTH_MAX`] bounds.
     match dir.stat(name)? {
         None => Ok(()),
         Some(stat) if stat.kind == FileKind::Dir => {

@@ -24,6 +24,14 @@ pub(crate) fn is_withheld(error: &Error) -> bool {
     Errno::from_io_error(source).is_some_and(|errno| withheld.contains(&errno))
 }
 
+/// Whether the system says that what was looked at is not there any more, or is something else by now, such as a
+/// symlink.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    let Error::Io { source, .. } = error else { return false };
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP];
+    Errno::from_io_error(source).is_some_and(|errno| gone.contains(&errno))
+}
+
 /// What can be relied on in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileSystem {

@@ -341,7 +341,7 @@ impl IsolationError {
                 shell_word(path)
             ),
             Self::Locked { path, .. } => {
-                format!("`git worktree unlock {}` takes the lock away", shell_word(path))
+                format!("`{} worktree unlock {}` takes the lock away", git(path), shell_word(path))
             }
             Self::RefLocked { path, processes } if processes.is_empty() => {
                 let seconds = limits::REF_LOCK_DEAD_AFTER.as_secs();
@@ -389,13 +389,11 @@ impl IsolationError {
                  in {} and remove it yourself",
                 shell_word(path)
             ),
-            Self::Unknown { path, kept: None } => {
-                format!(
-                    "if it was moved, `git worktree repair {}`; else look at what is in it and \
-                         remove it yourself",
-                    shell_word(path)
-                )
-            }
+            Self::Unknown { path, kept: None } => format!(
+                "if it was moved, `{} worktree repair {}`; else look at what is in it and remove it yourself",
+                git(path),
+                shell_word(path)
+            ),
             Self::Git { reason, .. } if reason.contains(".lock': File exists") => {
                 "if no git is at work in the repository, remove that file, and try again".to_owned()
             }
@@ -428,6 +426,12 @@ fn not_held(path: &Path, left: &[(RelPath, String)], ignored: bool) -> String {
     format!(
         "move what you need elsewhere; {holds}`turnpoint worktree remove --discard {run}` gives all of it up"
     )
+}
+
+/// What a command of git about the work tree at `path` begins with, wherever one stands.
+fn git(path: &Path) -> String {
+    // It lies in `.turnpoint/worktrees` of the checkout.
+    format!("git -C {}", shell_word(path.ancestors().nth(3).unwrap_or(path)))
 }
 
 /// What there is of a run of which no single checkpoint has all.

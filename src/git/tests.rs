@@ -439,6 +439,39 @@ fn a_git_that_waits_for_others_is_told_by_its_command_alone() {
 }
 
 #[test]
+fn only_what_git_keeps_of_another_work_tree_is_a_reason_to_ask_again() {
+    let is_again = |reason: &str, common: &str| {
+        asking::is_of_another(reason.as_bytes(), Path::new(common), "own")
+    };
+    // As git has it, by where it was told of the repository.
+    for place in ["", "/src/worktrees/app/"] {
+        let reason = format!("fatal: failed to read {place}.git/worktrees/x/commondir: Success");
+        assert!(is_again(&reason, "/src/worktrees/app/.git"), "{reason}");
+        let reason = format!("fatal: failed to read {place}.git/worktrees/own/commondir: Success");
+        assert!(!is_again(&reason, "/src/worktrees/app/.git"), "{reason}");
+    }
+    let gone =
+        "fatal: could not create directory of '.git/worktrees/own': No such file or directory";
+    assert!(is_again(gone, "/src/worktrees/app/.git"));
+    for common in ["/src/worktrees/app/.git", "/src/worktrees/app.git", "/src/.git/worktrees/app"] {
+        let lock = format!("error: Unable to create '{common}/packed-refs.lock': File exists.");
+        assert!(!is_again(&lock, common), "{common}");
+    }
+}
+
+#[test]
+fn what_work_trees_share_is_known_by_what_git_keeps_of_one() {
+    let (_guard, path) = temp();
+    let top = path.join("worktrees/app");
+    let main = repository(&top, &["a"]);
+    git(&top, &["worktree", "add", "-q", "--detach", "../linked"]);
+    let linked = Repository::at(&path.join("worktrees/linked")).unwrap();
+    for git_dir in [&main.git_dir, &linked.git_dir] {
+        assert_eq!(asking::common_dir_of(git_dir), top.join(".git"));
+    }
+}
+
+#[test]
 fn a_lock_that_was_taken_anew_is_not_removed_for_the_one_before() {
     let (_guard, top) = temp();
     let lock = top.join("main.lock");

@@ -6,25 +6,19 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use super::{Answer, DURABLE, Ending, GitError, Repository, finish, joined, surrounded};
+use super::asking::{TRIES_MAX, UNDISTURBED, ask, ask_of, write};
+use super::{Answer, DURABLE, Ending, GitError, POLL, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::path::RelPath;
+use crate::path::{RelPath, printable};
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
 
 /// What git locks a work tree with while it makes it.
 const BEING_MADE: &str = "initializing";
-
-/// How often git is run again that stumbled over a work tree of somebody else's.
-const TRIES_MAX: u32 = 100;
-
-/// For what takes a moment, or writes: it is not ended in the middle.
-const UNDISTURBED: &dyn Fn() -> bool = &|| false;
 
 /// Where a directory is, as git sees it.
 #[derive(Debug)]
@@ -135,7 +129,7 @@ pub(crate) fn add_worktree(
         command.arg("--").arg(path).arg(commit);
         command
     };
-    write(add, top, path, lock, is_cancelled)
+    write(add, top, &repository.common_dir, path, lock, is_cancelled)
 }
 
 /// Removes the work tree at `path` with everything in it, as git does it; with `is_locked` also one that git
@@ -158,44 +152,83 @@ pub(crate) fn remove_worktree(
         command.arg("--").arg(path);
         command
     };
-    write(remove, common_dir, path, lock, &|| false)
+    write(remove, common_dir, common_dir, path, lock, UNDISTURBED)
 }
 
-/// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`. Returns whether
-/// there is no such branch afterwards: one that leads elsewhere stays.
+/// Why the branch of a work tree that is gone stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// It leads to another commit than the one that is held.
+    Moved,
+    /// It is checked out there, as it is safe to print.
+    CheckedOut(String),
+}
+
+/// Deletes the branch of the work tree at `path`, which is gone, if it leads to `commit`, and what the shared
+/// configuration says of it. Returns why it is there afterwards, if it is.
 ///
 /// # Errors
-/// See [`GitError`]; that it is checked out somewhere is one.
+/// See [`GitError`].
 pub(crate) fn delete_branch(
     common_dir: &Path,
     path: &Path,
     branch: &str,
     commit: Option<&str>,
     lock: &Lock,
-) -> Result<bool, GitError> {
+) -> Result<Option<Stays>, GitError> {
     let name = format!("refs/heads/{branch}");
     let is_at = || -> Result<Option<String>, GitError> {
         let refs = kept_refs(common_dir, &name)?;
         Ok(refs.into_iter().find(|(found, _)| *found == name).map(|(_, commit)| commit))
     };
-    let Some(now) = is_at()? else { return Ok(true) };
-    let Some(commit) = commit.filter(|commit| *commit == now) else { return Ok(false) };
-    let words = ["for-each-ref", "--format=%(worktreepath)", &name];
-    let places = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
-    if let Some(place) = lines(&places).next() {
-        return Err(GitError::failed(format!("{branch} is checked out in {place}")));
+    if let Some(now) = is_at()? {
+        let Some(commit) = commit.filter(|commit| *commit == now) else {
+            return Ok(Some(Stays::Moved));
+        };
+        let words = ["for-each-ref", "--format=%(worktreepath)", &name];
+        let places = ask_of(common_dir, &words, UNDISTURBED)?.success()?;
+        let place = places.trim_ascii_end();
+        if !place.is_empty() {
+            return Ok(Some(Stays::CheckedOut(printable(place))));
+        }
+        // Only from this commit: whoever commits to it at this moment keeps the branch.
+        let delete = |_| {
+            let mut command = surrounded(common_dir);
+            command.arg(joined("--git-dir=", common_dir));
+            command.args(["update-ref", "--no-deref", "-d", &name, commit]);
+            command
+        };
+        match write(delete, common_dir, common_dir, path, lock, UNDISTURBED) {
+            Err(_) if is_at()?.is_some_and(|now| now != commit) => return Ok(Some(Stays::Moved)),
+            ended => ended?,
+        }
     }
-    // Only from this commit: whoever commits to it at this moment keeps the branch.
-    let delete = |_| {
-        let mut command = surrounded(common_dir);
-        command.arg(joined("--git-dir=", common_dir));
-        command.args(["update-ref", "--no-deref", "-d", &name, commit]);
-        command
+    forget_branch(common_dir, branch)?;
+    Ok(None)
+}
+
+/// Takes out of the shared configuration what `git push -u` has written of a branch that is gone, as
+/// `git branch -D` does. Where nothing is said of it nothing is written.
+fn forget_branch(common_dir: &Path, branch: &str) -> Result<(), GitError> {
+    let is_known = || -> Result<bool, GitError> {
+        let pattern = format!("^branch\\.{branch}\\.");
+        let words = ["config", "--local", "--name-only", "--get-regexp", &pattern];
+        Ok(ask_of(common_dir, &words, UNDISTURBED)?.found()?.is_some())
     };
-    match write(delete, common_dir, path, lock, &|| false) {
-        Err(_) if is_at()?.is_some_and(|now| now != commit) => Ok(false),
-        ended => ended.map(|()| true),
+    let section = format!("branch.{branch}");
+    let words = ["config", "--local", "--remove-section", &section];
+    let mut tries = 0;
+    while is_known()? {
+        match ask_of(common_dir, &words, UNDISTURBED)?.success() {
+            // git does not wait for who writes there at this moment.
+            Err(_) if tries < TRIES_MAX => {
+                tries += 1;
+                std::thread::sleep(POLL);
+            }
+            ended => return ended.map(drop),
+        }
     }
+    Ok(())
 }
 
 /// Adds `line` to the patterns that no work tree of the repository shows, unless it is there.
@@ -215,7 +248,7 @@ pub(crate) fn is_ignored(top: &Path, path: &RelPath) -> Result<bool, GitError> {
     let mut command = surrounded(top);
     // A colon at the beginning would mean something else.
     command.args(["check-ignore", "--quiet", "--"]).arg(Path::new(".").join(path.as_os()));
-    Ok(finish(command, top, Ending::Asked, &|| false)?.found()?.is_some())
+    Ok(finish(command, top, Ending::Asked, UNDISTURBED)?.found()?.is_some())
 }
 
 /// What git keeps of a work tree beside it.
@@ -512,89 +545,6 @@ fn commit_of(
 ) -> Result<Option<String>, GitError> {
     let found = ask(words)?.found()?;
     Ok(found.and_then(|output| lines(&output).next().map(str::to_owned)))
-}
-
-/// Asks git in `directory`, in whatever repository it finds there.
-fn ask(
-    directory: &Path,
-    words: &[&str],
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let command = || {
-        let mut command = surrounded(directory);
-        command.args(words).stdin(Stdio::null());
-        command
-    };
-    answered(command, directory, is_cancelled)
-}
-
-/// Asks git about the repository, or the work tree, of which `git_dir` is kept.
-fn ask_of(
-    git_dir: &Path,
-    words: &[&str],
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let command = || {
-        let mut command = surrounded(git_dir);
-        command.arg(joined("--git-dir=", git_dir)).args(words).stdin(Stdio::null());
-        command
-    };
-    answered(command, git_dir, is_cancelled)
-}
-
-/// Asks git, again where it stumbled over a work tree that somebody makes or removes at this moment.
-fn answered(
-    command: impl Fn() -> Command,
-    directory: &Path,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Answer, GitError> {
-    let mut tries = 0;
-    loop {
-        let answer = finish(command(), directory, Ending::Asked, is_cancelled)?;
-        let complaint = String::from_utf8_lossy(&answer.complaint);
-        if answer.status.success() || !complaint.contains("/worktrees/") || tries == TRIES_MAX {
-            return Ok(answer);
-        }
-        tries += 1;
-        std::thread::sleep(super::POLL);
-    }
-}
-
-/// Has git write, for the work tree at `path`. Its input is the file of the lock, in which nothing is: so the
-/// lock is held for as long as it runs, and its end is known also to those who come after this process was
-/// killed.
-///
-/// git reads what it keeps of every work tree, and fails on one that is just being made or removed by
-/// somebody else. It is tried again then; `command` is told so.
-fn write(
-    command: impl Fn(bool) -> Command,
-    directory: &Path,
-    path: &Path,
-    lock: &Lock,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<(), GitError> {
-    let own = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of_another = |reason: &str| {
-        // The directory of all of them goes with the last.
-        let is_without_place = reason.contains("could not create directory")
-            && reason.contains("No such file or directory");
-        reason.contains("/worktrees/") && (!reason.contains(own.as_ref()) || is_without_place)
-    };
-    let mut tries = 0;
-    loop {
-        let file = lock.shared_with_child().map_err(|error| GitError::failed(error.to_string()))?;
-        let mut command = command(tries > 0);
-        command.stdin(file);
-        match finish(command, directory, Ending::Asked, is_cancelled)?.success() {
-            Err(GitError::Failed { reason })
-                if tries < TRIES_MAX && is_of_another(&reason) && !is_cancelled() =>
-            {
-                tries += 1;
-                std::thread::sleep(super::POLL);
-            }
-            ended => return ended.map(drop),
-        }
-    }
 }
 
 /// Puts in place what git lacks of a work tree that it was killed over making or removing, without which it

@@ -64,10 +64,37 @@ pub struct BroughtAlong {
     pub left: Vec<(RelPath, String)>,
 }
 
-/// Why something does not come; the run does without.
-type Left = String;
+/// Why something does not come.
+enum Stop {
+    /// The run does without, for this reason.
+    Left(String),
+    /// There is no run then.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
 
 const NOT_IGNORED: &str = "git does not ignore it, so it would be committed";
+const GONE: &str = "it went while it was looked at";
+
+fn left(reason: impl Into<String>) -> Stop {
+    Stop::Left(reason.into())
+}
+
+/// What was looked at in the checkout: `None` where it went, or became something else, meanwhile. Nothing there
+/// that cannot be read stops the run.
+fn there<T>(looked: Result<T>) -> Result<Option<T>, Stop> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if disk::is_gone(&error) => Ok(None),
+        Err(error @ Error::Io { .. }) => Err(left(error.with_source())),
+        Err(error) => Err(Stop::Failed(error)),
+    }
+}
 
 /// Brings `extras` along from the checkout of a run into its work tree. `store` is where the store is, which
 /// never comes.
@@ -97,9 +124,10 @@ pub(crate) fn bring_along(
     };
     let linked = extras.linked.iter().map(|path| (path, true));
     for (path, is_linked) in linked.chain(extras.copied.iter().map(|path| (path, false))) {
-        match if is_linked { bringing.link(path) } else { bringing.copy(path) }? {
+        match if is_linked { bringing.link(path) } else { bringing.copy(path) } {
             Ok(extra) => brought.extras.push(extra),
-            Err(reason) => brought.left.push((path.clone(), reason)),
+            Err(Stop::Left(reason)) => brought.left.push((path.clone(), reason)),
+            Err(Stop::Failed(error)) => return Err(error),
         }
     }
     Ok(brought)
@@ -142,14 +170,11 @@ struct Copied {
 }
 
 impl Bringing<'_> {
-    fn link(&mut self, path: &RelPath) -> Result<Result<Extra, Left>> {
-        let Ends { to, .. } = match self.ends(path)? {
-            Ok(ends) => ends,
-            Err(left) => return Ok(Err(left)),
-        };
+    fn link(&mut self, path: &RelPath) -> Result<Extra, Stop> {
+        let Ends { to, .. } = self.ends(path)?;
         let name = path.name();
         if !is_ignored(&self.record.top, path)? {
-            return Ok(Err(NOT_IGNORED.to_owned()));
+            return Err(left(NOT_IGNORED));
         }
         let target = self.record.top.join(path.as_os());
         to.symlink(target.as_os_str().as_bytes(), name)?;
@@ -160,22 +185,17 @@ impl Bringing<'_> {
             git::exclude(&self.record.repository, &pattern(path))?;
             if !is_ignored(&tree, path)? {
                 to.unlink(name)?;
-                return Ok(Err(NOT_IGNORED.to_owned()));
+                return Err(left(NOT_IGNORED));
             }
         }
-        Ok(Ok(Extra { path: path.clone(), how: ExtraKind::Symlink, files: 0, bytes: 0 }))
+        Ok(Extra { path: path.clone(), how: ExtraKind::Symlink, files: 0, bytes: 0 })
     }
 
-    fn copy(&mut self, path: &RelPath) -> Result<Result<Extra, Left>> {
-        let Ends { from, stat, to } = match self.ends(path)? {
-            Ok(ends) => ends,
-            Err(left) => return Ok(Err(left)),
-        };
+    fn copy(&mut self, path: &RelPath) -> Result<Extra, Stop> {
+        let Ends { from, stat, to } = self.ends(path)?;
         let name = path.name();
         let mut extent = Extent::default();
-        if let Some(left) = self.measure(&from, name, &stat, 0, &mut extent)? {
-            return Ok(Err(left));
-        }
+        self.measure(&from, name, &stat, 0, &mut extent)?;
         let is_dir = stat.kind == FileKind::Dir;
         if is_dir {
             // git goes by what is there: some rules are of directories alone.
@@ -185,65 +205,60 @@ impl Bringing<'_> {
             if is_dir {
                 to.remove_dir(name)?;
             }
-            return Ok(Err(NOT_IGNORED.to_owned()));
+            return Err(left(NOT_IGNORED));
         }
-        let mut copied = Copied::default();
         self.is_roomy = false;
-        if is_dir {
-            self.copy_into(
-                &from.open_child(name)?,
-                &to.open_child(name)?,
-                extent.bytes,
-                &mut copied,
-            )?;
-            finish(&to, name, &stat)?;
-        } else {
-            self.copy_file(&from, &to, name, extent.bytes, &mut copied)?;
-        }
+        let copied = match self.copy_all(&from, &to, name, &stat, extent.bytes) {
+            Err(Stop::Left(reason)) => {
+                // A part of it would be taken for all.
+                disk::remove_tree(&to, name)?;
+                return Err(left(reason));
+            }
+            copied => copied?,
+        };
         let Copied { files, bytes, shared } = copied;
         self.files += files;
         self.bytes += bytes;
         let how = if files > 0 && shared == files { ExtraKind::Reflink } else { ExtraKind::Copy };
-        Ok(Ok(Extra { path: path.clone(), how, files, bytes }))
+        Ok(Extra { path: path.clone(), how, files, bytes })
     }
 
-    fn ends(&self, path: &RelPath) -> Result<Result<Ends, Left>> {
-        let left = |reason: &str| Ok(Err(reason.to_owned()));
+    fn ends(&self, path: &RelPath) -> Result<Ends, Stop> {
         let (parent, name) = (path.parent().unwrap_or_default(), path.name());
-        let Some(from) = self.from.try_open_dir(&parent)? else {
-            return left(match self.record.top.join(path.as_os()).symlink_metadata() {
+        let Some(from) = there(self.from.try_open_dir(&parent))?.flatten() else {
+            return Err(left(match self.record.top.join(path.as_os()).symlink_metadata() {
                 Ok(_) => "a symlink is on the way to it",
                 Err(_) => "it is not there",
-            });
+            }));
         };
-        let stat = match from.stat(name)? {
-            None => return left("it is not there"),
-            Some(stat) if stat.kind == FileKind::Symlink => return left("it is a symlink"),
+        let stat = match there(from.stat(name))?.flatten() {
+            None => return Err(left("it is not there")),
+            Some(stat) if stat.kind == FileKind::Symlink => return Err(left("it is a symlink")),
             Some(stat) if stat.kind == FileKind::Other => {
-                return left("it is neither a file nor a directory");
+                return Err(left("it is neither a file nor a directory"));
             }
             Some(stat) => stat,
         };
         let place = self.record.top.join(path.as_os());
         if self.store.starts_with(&place) || place.starts_with(self.store) {
-            return left("the store is in it");
+            return Err(left("the store is in it"));
         }
         let mut to = self.to.try_clone()?;
         for name in parent.components() {
             match to.stat(name)?.map(|stat| stat.kind) {
                 None => to.make_dir(name, Mode::from_st_mode(0o755))?,
                 Some(FileKind::Dir) => {}
-                Some(_) => return left("the work tree has something else above it"),
+                Some(_) => return Err(left("the work tree has something else above it")),
             }
             to = to.open_child(name)?;
         }
         if to.stat(name)?.is_some() {
-            return left("the work tree has it already");
+            return Err(left("the work tree has it already"));
         }
-        Ok(Ok(Ends { from, stat, to }))
+        Ok(Ends { from, stat, to })
     }
 
-    /// Adds up what there is, up to what may come; the reason where that is too much.
+    /// Adds up what there is, up to what may come.
     fn measure(
         &self,
         dir: &Dir,
@@ -251,7 +266,7 @@ impl Bringing<'_> {
         stat: &FileStat,
         depth: usize,
         extent: &mut Extent,
-    ) -> Result<Option<Left>> {
+    ) -> Result<(), Stop> {
         self.go_on()?;
         match stat.kind {
             FileKind::File | FileKind::Symlink => {
@@ -261,49 +276,78 @@ impl Bringing<'_> {
             FileKind::Other => {}
             FileKind::Dir if depth == limits::EXTRA_DEPTH_MAX => {
                 let most = limits::EXTRA_DEPTH_MAX;
-                return Ok(Some(format!("its directories lie in one another, more than {most}")));
+                return Err(left(format!("its directories lie in one another, more than {most}")));
             }
             FileKind::Dir => {
-                let inside = dir.open_child(name)?;
-                for name in inside.names()? {
-                    let Some(stat) = inside.stat(&name)? else { continue };
-                    if is_version_control(&name) {
-                        continue;
-                    }
-                    let left = self.measure(&inside, &name, &stat, depth + 1, extent)?;
-                    if left.is_some() {
-                        return Ok(left);
+                let Some(inside) = there(dir.open_child(name))? else { return Ok(()) };
+                for name in there(inside.names())?.unwrap_or_default() {
+                    let Some(stat) = there(inside.stat(&name))?.flatten() else { continue };
+                    if !is_version_control(&name) {
+                        self.measure(&inside, &name, &stat, depth + 1, extent)?;
                     }
                 }
             }
         }
         if self.files + extent.files > limits::EXTRA_FILES_MAX {
             let most = limits::EXTRA_FILES_MAX;
-            return Ok(Some(format!("with it there would be more than {most} files to copy")));
+            return Err(left(format!("with it there would be more than {most} files to copy")));
         }
         if self.bytes + extent.bytes > limits::EXTRA_BYTES_MAX {
             let most = limits::EXTRA_BYTES_MAX >> 30;
-            return Ok(Some(format!("with it there would be more than {most} GiB to copy")));
+            return Err(left(format!("with it there would be more than {most} GiB to copy")));
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn copy_into(&mut self, from: &Dir, to: &Dir, needed: u64, copied: &mut Copied) -> Result<()> {
-        for name in from.names()? {
+    /// Copies `name`; where it is a directory that is there, with nothing in it yet.
+    fn copy_all(
+        &mut self,
+        from: &Dir,
+        to: &Dir,
+        name: &[u8],
+        stat: &FileStat,
+        needed: u64,
+    ) -> Result<Copied, Stop> {
+        let mut copied = Copied::default();
+        if stat.kind == FileKind::Dir {
+            let inside = there(from.open_child(name))?.ok_or_else(|| left(GONE))?;
+            self.copy_into(&inside, &to.open_child(name)?, needed, &mut copied)?;
+            finish(to, name, stat)?;
+        } else {
+            self.copy_file(from, to, name, needed, &mut copied)?;
+            if copied.files == 0 {
+                return Err(left(GONE));
+            }
+        }
+        Ok(copied)
+    }
+
+    fn copy_into(
+        &mut self,
+        from: &Dir,
+        to: &Dir,
+        needed: u64,
+        copied: &mut Copied,
+    ) -> Result<(), Stop> {
+        for name in there(from.names())?.unwrap_or_default() {
             self.go_on()?;
             // What went meanwhile is not missed.
-            let Some(stat) = from.stat(&name)? else { continue };
+            let Some(stat) = there(from.stat(&name))?.flatten() else { continue };
             // What belongs to a repository, or to turnpoint, is nobody's cache.
             if is_version_control(&name) {
                 continue;
             }
             match stat.kind {
                 FileKind::File => self.copy_file(from, to, &name, needed, copied)?,
-                FileKind::Symlink => to.symlink(&from.read_link(&name)?, &name)?,
+                FileKind::Symlink => {
+                    if let Some(target) = there(from.read_link(&name))? {
+                        to.symlink(&target, &name)?;
+                    }
+                }
                 FileKind::Dir => {
+                    let Some(inside) = there(from.open_child(&name))? else { continue };
                     to.make_dir(&name, Mode::from_st_mode(0o700))?;
-                    let (inside, into) = (from.open_child(&name)?, to.open_child(&name)?);
-                    self.copy_into(&inside, &into, needed, copied)?;
+                    self.copy_into(&inside, &to.open_child(&name)?, needed, copied)?;
                     finish(to, &name, &stat)?;
                 }
                 FileKind::Other => {}
@@ -319,8 +363,8 @@ impl Bringing<'_> {
         name: &[u8],
         needed: u64,
         copied: &mut Copied,
-    ) -> Result<()> {
-        let Some(source) = from.try_open_file(name)? else { return Ok(()) };
+    ) -> Result<(), Stop> {
+        let Some(source) = there(from.open_file(name))? else { return Ok(()) };
         let stat = disk::file_stat(&source, &from.path_of(name))?;
         if stat.kind != FileKind::File {
             return Ok(());
@@ -337,7 +381,7 @@ impl Bringing<'_> {
         }
         copied.files += 1;
         copied.bytes += stat.size;
-        finish(to, name, &stat)
+        Ok(finish(to, name, &stat)?)
     }
 
     fn go_on(&self) -> Result<()> {

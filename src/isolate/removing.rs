@@ -9,7 +9,7 @@ use super::making::leave;
 use super::{LeftOut, RemoveOptions, RunContent, failed};
 use crate::disk::{self, Dir, Extent, Lock};
 use crate::error::{Error, IsolationError, REMOVE_WORK_TREE, Result};
-use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Tips};
+use crate::git::{self, Administration, IndexStamp, RefLock, Repository, Status, Stays, Tips};
 use crate::id::RunId;
 use crate::manifest::{Entry, EntryKind, OmitReason};
 use crate::monitor::Monitor;
@@ -569,9 +569,9 @@ pub(crate) fn lead_back(record: &RunRecord, found: &Found) -> Result<()> {
 }
 
 /// Removes what git keeps of the work tree, a half-made one with all that is in it, and the branch, each also
-/// where the other cannot be removed, and the directories above it that are empty then. In directories of this user that may not be written to, what is in them is
-/// removed all the same. The branch stays where it does not lead to `commit`, up to which it is
-/// held; returns whether it is gone.
+/// where the other cannot be removed, and the directories above it that are empty then. In directories of this
+/// user that may not be written to, what is in them is removed all the same. The branch stays where it does not
+/// lead to `commit`, up to which it is held, or is checked out elsewhere; returns why, if it does.
 ///
 /// # Errors
 /// What git says of the first that it could not remove.
@@ -580,7 +580,7 @@ pub(crate) fn remove(
     found: &Found,
     commit: Option<&str>,
     lock: &Lock,
-) -> Result<bool> {
+) -> Result<Option<Stays>> {
     let (common_dir, path) = (&record.repository, record.path());
     let is_half_made = matches!(found.stage, Stage::HalfMade);
     let mut is_known = found.administration.is_some();

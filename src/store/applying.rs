@@ -9,12 +9,12 @@ use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
 use crate::capture::CaptureOptions;
-use crate::error::{Error, IsolationError, Result};
+use crate::error::{Error, IsolationError, MergeConflict, MergeConflicts, Result};
 use crate::id::{CheckpointId, RunId, WorkspaceId};
-use crate::isolate;
+use crate::isolate::{self, Unseen};
 use crate::manifest::{Entry, EntryKind, RestoreVerb, tree_differences};
 use crate::monitor::{Monitor, Notice};
-use crate::path::RelPath;
+use crate::path::{RelPath, shell_word};
 use crate::restore::{RestoreOptions, RestoreOutcome};
 use crate::runs::{RunRecord, RunState};
 use crate::settings::ScopeSettings;
@@ -26,6 +26,7 @@ use crate::store::restoring::{Mode, Wish};
 use crate::store::target::{Intent, Target, load_target};
 
 /// What a run changed: what leads from one checkpoint to the other.
+#[derive(Debug, Clone)]
 pub(super) struct RunChange {
     id: RunId,
     /// The workspace of the checkout that it was made from.
@@ -57,8 +58,9 @@ impl Store {
     ///
     /// # Errors
     /// [`IsolationError::ApplyConflicts`] where the two exclude each other: nothing has changed then, also
-    /// where they do not. [`Error::PathNotFound`] for a path that neither side has. [`IsolationError::RunNotFound`], [`IsolationError::RunAlive`],
-    /// [`IsolationError::ChangesUnknown`], [`IsolationError::ChangesApart`], [`IsolationError::OtherCheckout`]; else as [`Store::restore`].
+    /// where they do not. [`Error::PathNotFound`] for a path that neither side has.
+    /// [`IsolationError::RunNotFound`], [`IsolationError::RunAlive`], [`IsolationError::ChangesUnknown`],
+    /// [`IsolationError::ChangesApart`], [`IsolationError::OtherCheckout`]; else as [`Store::restore`].
     ///
     /// # Durability
     /// As [`Store::restore`].
@@ -84,6 +86,7 @@ impl Store {
         // Held to the end: nobody removes the work tree, or begins to, while it is looked at.
         let (mut record, _lock) = self.take_run(&record)?;
         let change = self.change_of(&record, &options.scope, monitor)?;
+        refuse_unseen(&record, &change, &options.paths, monitor)?;
         let options = RestoreOptions { workspace: None, ..options.clone() };
         let outcome = self.go_back(&Wish::Apply(&change), mode, &record.top, &options, monitor)?;
         if mode == Mode::CarryOut && options.paths.is_empty() {
@@ -191,6 +194,40 @@ impl Store {
         }
         Ok(outcome.checkpoint)
     }
+}
+
+/// Refuses to apply a run that changed something which its own sparse checkout leaves out: it would stay behind, and
+/// nobody would know. `paths` are those asked for. Of a run that was removed git has no index any more.
+fn refuse_unseen(
+    record: &RunRecord,
+    change: &RunChange,
+    paths: &[RelPath],
+    monitor: &dyn Monitor,
+) -> Result<()> {
+    if record.state != RunState::Made {
+        return Ok(());
+    }
+    let Some(Unseen { paths: unseen, tip }) = isolate::unseen(record, monitor)? else {
+        return Ok(());
+    };
+    let (checkout, tip) = (shell_word(&record.top), shell_word(tip));
+    let conflict = |path: RelPath| {
+        let reason = format!(
+            "a sparse checkout leaves it out there; once it is committed there `git -C {checkout} merge {tip}` \
+             brings it"
+        );
+        MergeConflict { path, reason }
+    };
+    let asked = unseen.into_iter().filter(|path| is_meant(paths, path));
+    let against: Vec<MergeConflict> = asked.map(conflict).collect();
+    if against.is_empty() {
+        return Ok(());
+    }
+    // What else it changed nobody has looked at yet.
+    let conflicts = Box::new(MergeConflicts { against, free: Vec::new() });
+    let (id, checkout) = (record.id, record.top.clone());
+    let RunChange { before, after, .. } = change.clone();
+    Err(IsolationError::ApplyConflicts { id, before, after, checkout, conflicts }.into())
 }
 
 /// Finds out what a run changed.

@@ -6,7 +6,7 @@ use crate::capture::{CaptureOptions, CaptureOutcome};
 use crate::clock::Timestamp;
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
-use crate::git;
+use crate::git::{self, Stays};
 use crate::id::{CheckpointId, RunId, SessionName};
 use crate::isolate::{self, BroughtAlong, Ground};
 use crate::manifest::Trigger;
@@ -125,8 +125,8 @@ impl Store {
             let undisturbed = Undisturbed(monitor);
             // Nothing was run in it: all of it is of the commit, or of a checkpoint.
             let removed = isolate::find(&record).and_then(|found| {
-                let is_gone = isolate::remove(&record, &found, Some(&record.commit), &lock)?;
-                tell_branch(&record, is_gone, &undisturbed);
+                let stays = isolate::remove(&record, &found, Some(&record.commit), &lock)?;
+                tell_branch(&record, stays.as_ref(), &undisturbed);
                 runs.forget(&record)
             });
             let id = record.id;
@@ -289,12 +289,15 @@ impl Store {
     }
 }
 
-pub(super) fn tell_branch(record: &RunRecord, is_gone: bool, monitor: &dyn Monitor) {
-    if !is_gone {
-        let branch = record.branch();
-        let text = format!("branch {branch} stays: it was moved while its work tree was removed");
-        monitor.notice(&Notice::Remark { text });
-    }
+/// Says that the branch of a run stays, if it does.
+pub(super) fn tell_branch(record: &RunRecord, stays: Option<&Stays>, monitor: &dyn Monitor) {
+    let why = match stays {
+        None => return,
+        Some(Stays::Moved) => "it was moved while its work tree was removed".to_owned(),
+        Some(Stays::CheckedOut(place)) => format!("it is checked out in {place}"),
+    };
+    let text = format!("branch {} stays: {why}", record.branch());
+    monitor.notice(&Notice::Remark { text });
 }
 
 /// How the work tree of a run is captured.

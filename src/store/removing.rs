@@ -1,6 +1,6 @@
 //! What there is of runs, and removing them: nothing goes that is not held elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::blobs::Presence;
 use crate::capture::{self, CaptureOutcome, Depth};
 use crate::clock::Timestamp;
 use crate::compare::{Change, ChangeKind};
-use crate::disk::{self, Dir, Lock};
+use crate::disk::Lock;
 use crate::error::{BadFile, Error, IsolationError, Result};
 use crate::hash::BlobHash;
 use crate::id::{CheckpointId, RunId, SessionName, WorkspaceId};
@@ -101,6 +101,8 @@ pub struct PrunedRuns {
     pub forgotten: u64,
     /// Records of whatever repository that cannot be understood: nothing is done about their runs.
     pub unreadable: Vec<BadFile>,
+    /// Whether it was stopped: runs that are due may be there that are not named here.
+    pub is_cancelled: bool,
 }
 
 /// Why a run is not due to be removed.
@@ -216,8 +218,8 @@ impl Store {
         if let Some(leftover) = leftover {
             leftover.remove(record)?;
         }
-        let is_gone = isolate::remove(record, &found, branch.as_deref(), lock)?;
-        tell_branch(record, is_gone, monitor);
+        let stays = isolate::remove(record, &found, branch.as_deref(), lock)?;
+        tell_branch(record, stays.as_ref(), monitor);
         drop(scaffold.map(|scaffold| self.take_down(&scaffold)));
         if is_half_made {
             self.remembered_runs().forget(record)?;
@@ -228,43 +230,6 @@ impl Store {
         }
         let RunRecord { id, kept, further, refs, .. } = record.clone();
         Ok(RemovedRun { id, kept, further, refs, left_out })
-    }
-
-    /// Puts back the ignore files and attributes that a killed git has taken away, as they were at last: without
-    /// them git takes what it ignores for new, and what it has for changed.
-    fn put_back_rules(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<()> {
-        let mut rules: BTreeMap<RelPath, Entry> = BTreeMap::new();
-        for entries in self.held_of(record, monitor)? {
-            let is_rule = |it: &Entry| matches!(it.path.name(), b".gitignore" | b".gitattributes");
-            let found = entries.into_iter().filter(is_rule);
-            rules.extend(found.map(|entry| (entry.path.clone(), entry)));
-        }
-        if rules.is_empty() {
-            return Ok(());
-        }
-        let reading = self.reading(&record.session, monitor)?;
-        let top = Dir::open(&record.path())?;
-        for entry in rules.values() {
-            let name = entry.path.name();
-            let put_back = || -> Result<()> {
-                let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
-                if let (Some(above), Some((hash, size))) = (above, entry.blob())
-                    && above.stat(name)?.is_none()
-                {
-                    let content = reading.blobs.read(hash, size)?;
-                    let mut file = above.create_file(name)?;
-                    disk::write_whole(&mut file, &content, &above.path_of(name))?;
-                    disk::set_file_mode(&file, entry.mode, &above.path_of(name))?;
-                }
-                Ok(())
-            };
-            match put_back() {
-                // What it would have had git leave out is judged as anything else.
-                Err(error) if disk::is_withheld(&error) || is_lost(&error) => {}
-                ended => ended?,
-            }
-        }
-        Ok(())
     }
 
     /// What a checkpoint holds; `None` where nobody can say any more.
@@ -284,7 +249,11 @@ impl Store {
     }
 
     /// What the checkpoints of a removal that was cut off hold, the newest last.
-    fn held_of(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<Vec<Vec<Entry>>> {
+    pub(super) fn held_of(
+        &self,
+        record: &RunRecord,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<Vec<Entry>>> {
         let all = record.kept.iter().chain(&record.further);
         all.filter_map(|id| self.entries_if_there(id, monitor).transpose()).collect()
     }
@@ -614,7 +583,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Isolation`] where the directory lies in no repository. Why one run cannot be removed is in
-    /// the outcome.
+    /// the outcome, and so is that the caller stopped it over one.
     pub fn prune_runs(
         &self,
         directory: &Path,
@@ -655,7 +624,11 @@ impl Store {
             }
             match self.remove_recorded(&record, options, monitor) {
                 Ok(removed) => pruned.removed.push(removed),
-                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                // What was removed by now is told.
+                Err(Error::Cancelled) => {
+                    pruned.is_cancelled = true;
+                    break;
+                }
                 // Somebody else has begun, or ended it, meanwhile.
                 Err(Error::Isolation(
                     IsolationError::RunAlive { .. }
@@ -684,7 +657,7 @@ pub(super) fn at<'a>(entries: &'a [Entry], path: &RelPath) -> Option<&'a Entry> 
 }
 
 /// Whether what a checkpoint was to hold is not to be had: it was dropped, or purged, or cannot be read.
-const fn is_lost(error: &Error) -> bool {
+pub(super) const fn is_lost(error: &Error) -> bool {
     matches!(
         error,
         Error::SessionNotFound { .. }

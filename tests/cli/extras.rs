@@ -11,6 +11,7 @@ use crate::support::ground::ground;
 use crate::support::program::Program;
 use crate::support::tree::{build, executable, file, link};
 use crate::worktree::{assert_cleared, exec, only, program};
+use crate::worktree_removal::bound;
 
 fn say(program: &Program, text: &str) {
     let directory = program.root().join("home/.config/turnpoint");
@@ -185,6 +186,57 @@ fn what_cannot_come_is_named_and_the_run_is_made() {
     }
     let git = program.git(["-C", path.to_str().unwrap(), "status", "--porcelain"]);
     assert_eq!(git, "");
+}
+
+/// To root nothing is unreadable.
+#[test]
+fn what_cannot_be_read_is_named_and_nothing_of_it_comes() {
+    let program = program();
+    let root = program.workspace();
+    build(
+        &root,
+        [
+            ("build/closed/deep/x", file("not to be had\n")),
+            ("build/file/a", file("to be had\n")),
+            ("build/file/z", file("not to be had\n")),
+            ("build/file/deep/y", file("to be had\n")),
+            ("build/above/x", file("not to be had\n")),
+            ("build/there", file("there\n")),
+        ],
+    );
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let closed = [("build/closed/deep", 0o755), ("build/file/z", 0o644), ("build/above", 0o755)];
+    for (name, _) in closed {
+        set_mode(name, 0);
+    }
+    say(&program, "extras.copy = ['build/closed', 'build/file', 'build/above/x', 'build/there']\n");
+    let words = ["exec", "--worktree", "--report", "../report.json", "--", "cat", "build/there"];
+    let run = crate::support::program::run(&mut bound(&program, &words)).ok();
+    for (name, mode) in closed {
+        set_mode(name, mode);
+    }
+    assert_eq!(run.stdout, "there\n");
+    let report = fs::read(program.root().join("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["brought_along"].as_array().unwrap().len(), 1, "{report}");
+    let left = report["not_brought_along"].as_array().unwrap();
+    let of = |name: &str| {
+        format!("cannot open {}: Permission denied (os error 13)", root.join(name).display())
+    };
+    let told = [
+        ("build/closed", of("build/closed/deep")),
+        ("build/file", of("build/file/z")),
+        ("build/above/x", of("build/above")),
+    ];
+    let told = told.map(|(path, reason)| json!({"path": path, "reason": reason}));
+    assert_eq!(*left, told);
+    // Neither a part of it, which would be taken for all.
+    let path = Path::new(report["root"].as_str().unwrap());
+    for name in ["build/closed", "build/file", "build/above/x"] {
+        assert!(path.join(name).symlink_metadata().is_err(), "{name}");
+    }
 }
 
 #[test]

@@ -264,11 +264,12 @@ fn a_checkpoint_of_which_pages_are_lost_is_stored_again() {
     assert_eq!(cat(&program, &kept, "many/800"), b"");
 }
 
-/// git takes away what is in a directory in whatever order.
+/// git takes away what is in a directory in whatever order; and who is killed over putting a rule back leaves an
+/// empty one.
 #[test]
 fn what_is_ignored_stays_ignored_where_the_rules_went_first() {
     let program = program();
-    for more in ["", "; rm \"$tree/.git\""] {
+    for more in ["", "; rm \"$tree/.git\"", "; : > \"$tree/.gitignore\""] {
         exec(&program, &[], "echo made > made.txt; mkdir build; echo 1 > build/x; echo 2 > y.log")
             .ok();
         let (id, _) = cut(&program, &format!("rm \"$tree/.gitignore\" \"$tree/c.txt\"{more}"));
@@ -304,6 +305,8 @@ fn what_is_ignored_goes_on_to_be_held_once_it_was() {
     let program = program();
     exec(&program, &[], "echo made > made; mkdir build; echo 1 > build/x").ok();
     let (id, path) = cut(&program, ":");
+    assert_eq!(runs(&program, &[])[0]["state"], "removing");
+    assert!(program.run(["worktree", "list"]).ok().stdout.contains(" removing "));
     let git = git_that_removes(&program, &path, "exit 128");
     let words = ["worktree", "remove", &id, "--yes", "--ignored"];
     run(program.command(words).env("PATH", git)).exits(1);

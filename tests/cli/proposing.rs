@@ -1,9 +1,10 @@
 //! `plan`: a run in a work tree of its own whose outcome is a proposal.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::ground::ground;
@@ -159,6 +160,38 @@ fn what_cannot_be_told_is_no_proposal_and_the_work_tree_is_there() {
     assert!(path.join("made.txt").exists());
     program.run(["worktree", "apply", &id, "--yes"]).ok();
     assert!(program.workspace().join("made.txt").exists());
+}
+
+/// The signal comes when the run is made and its command is not started: as long as nobody reads what it says, it
+/// goes no further.
+#[test]
+fn a_plan_that_is_stopped_says_what_became_of_the_run() {
+    let program = program();
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let filling = std::iter::from_fn(|| writer.write(&[b'.'; 512]).ok()).sum::<usize>();
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut command = program.command(["plan", "--worktree", "--", "touch", "../started"]);
+    // That it is not there is a note.
+    command.env("TURNPOINT_EXTRAS_COPY", "[\"missing\"]").stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    drop(command);
+    let path = loop {
+        assert_eq!(child.try_wait().unwrap(), None);
+        let made = runs(&program, &[]).into_iter().find(|run| !run["before"].is_null());
+        if let Some(run) = made {
+            break run["path"].as_str().unwrap().to_owned();
+        }
+    };
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut told = Vec::new();
+    reader.read_to_end(&mut told).unwrap();
+    let told = String::from_utf8_lossy(&told[filling..]).into_owned();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
+    assert!(told.contains(&format!("note: its work tree {path} was removed\n")), "{told}");
+    assert!(told.contains("error: "), "{told}");
+    assert_cleared(&program);
+    assert!(!program.workspace().join("../started").exists());
 }
 
 #[test]

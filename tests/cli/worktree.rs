@@ -467,6 +467,70 @@ fn the_command_starts_where_one_stands_and_runs_from_everywhere() {
     assert_cleared(&program);
 }
 
+/// Each is typed where the program was, with `-C`.
+#[test]
+fn what_is_told_to_do_next_is_about_the_place_that_was_named() {
+    let program = program();
+    let (root, work) = (program.root().to_owned(), program.workspace());
+    let place = work.to_str().unwrap();
+    let from_root =
+        |words: &[&str]| run(program.command([&["-C", place], words].concat()).current_dir(&root));
+    let begun = format!("turnpoint -C {place} ");
+    let told = |run: &Run, ends: &[&str]| {
+        let commands = run.commands();
+        let rests: Vec<_> = commands.iter().map(|it| it.strip_prefix(&begun)).collect();
+        let ends: Vec<_> = ends.iter().copied().map(Some).collect();
+        assert_eq!(rests, ends, "{}", run.stderr);
+        commands
+    };
+    let made = from_root(&["exec", "--", "sh", "-c", "echo made > here"]).ok();
+    let commands = made.commands();
+    assert!(commands[0].starts_with(&format!("{begun}restore ")), "{}", made.stderr);
+    program.paste(&format!("{} --yes", commands[0]), &root).ok();
+    assert!(!work.join("here").exists());
+
+    let made = from_root(&["exec", "--worktree", "--", "sh", "-c", "echo made > made.txt"]).ok();
+    let (id, path) = only(&program);
+    let (apply, remove) = (format!("worktree apply {id}"), format!("worktree remove {id}"));
+    let commands = made.commands();
+    assert_eq!(commands.len(), 4, "{}", made.stderr);
+    assert_eq!(commands[0], format!("{begun}capture"));
+    assert!(commands[1].starts_with(&format!("{begun}diff ")), "{}", commands[1]);
+    assert_eq!(commands[2..], [format!("{begun}{apply}"), format!("{begun}{remove}")]);
+    for command in &commands[..2] {
+        program.paste(command, &root).ok();
+    }
+    let applied = program.paste(&format!("{} --yes", commands[2]), &root).ok();
+    told(&applied, &["undo", &remove]);
+    assert_eq!(fs::read_to_string(work.join("made.txt")).unwrap(), "made\n");
+
+    let kept = from_root(&["worktree", "prune"]).ok();
+    told(&kept, &["worktree remove RUN"]);
+    program.git(["worktree", "lock", path.to_str().unwrap()]);
+    let locked = from_root(&["worktree", "remove", &id, "--yes"]).exits(3);
+    let unlock = format!("git -C {place} worktree unlock {}", path.display());
+    assert!(locked.stderr.contains(&format!("`{unlock}`")), "{}", locked.stderr);
+    program.paste(&unlock, &root).ok();
+    program.paste(&format!("{} --yes", commands[3]), &root).ok();
+    assert_cleared(&program);
+    let removed = from_root(&["worktree", "list", "--removed"]).ok();
+    told(&removed, &["worktree apply RUN", "restore CHECKPOINT --into DIR"]);
+    let unknown = from_root(&["worktree", "remove", "00000000", "--yes"]).exits(2);
+    let commands = told(&unknown, &["worktree list"]);
+    program.paste(&commands[0], &root).ok();
+
+    // What is said beside a command, of a run that is pruned, and of one that is removed.
+    let script = "echo secret > id_rsa; exit 3";
+    let failed = from_root(&["exec", "--worktree", "-q", "--", "sh", "-c", script]).exits(3);
+    let (id, _) = only(&program);
+    let discard = format!("worktree remove --discard {id}");
+    told(&failed, &[&discard]);
+    told(&from_root(&["worktree", "prune", "-q", "--older-than", "0s"]).exits(3), &[&discard]);
+    let commands = told(&from_root(&["worktree", "remove", &id, "--yes"]).exits(3), &[&discard]);
+    program.paste(&format!("{} --yes", commands[0]), &root).ok();
+    assert_cleared(&program);
+}
+
 #[test]
 fn nothing_of_the_configuration_decides_what_is_made() {
     let program = program();
@@ -1182,6 +1246,59 @@ fn a_branch_that_is_moved_while_its_work_tree_is_removed_stays() {
     assert!(removed.stderr.contains(&format!("branch turnpoint/{id} stays")), "{}", removed.stderr);
     assert!(!path.exists());
     assert_eq!(program.git(["rev-parse", &branch]), late);
+}
+
+#[test]
+fn a_branch_that_is_checked_out_elsewhere_stays_and_the_run_is_removed() {
+    let program = program();
+    let root = program.workspace();
+    let moved = program.root().join("moved");
+    for is_moved in [false, true] {
+        exec(&program, &[], "git switch -qc fix-$$ && echo made > made && git add made").ok();
+        let (id, path) = only(&program);
+        let branch = format!("turnpoint/{id}");
+        let place = if is_moved {
+            // All of it is elsewhere then, as the user wants it.
+            program.git(["-C", path.to_str().unwrap(), "switch", "-q", &branch]);
+            program.git(["worktree", "move", path.to_str().unwrap(), moved.to_str().unwrap()]);
+            &moved
+        } else {
+            program.git(["checkout", "-q", &branch]);
+            &root
+        };
+        let removed = program.run(["worktree", "remove", &id, "--yes"]).ok();
+        let told = format!("branch {branch} stays: it is checked out in {}\n", place.display());
+        assert!(removed.stderr.contains(&told), "{}", removed.stderr);
+        assert!(!path.exists());
+        assert_eq!(
+            program.git(["-C", place.to_str().unwrap(), "branch", "--show-current"]),
+            branch
+        );
+        assert_eq!(runs(&program, &[]), Vec::<Value>::new());
+        assert_eq!(runs(&program, &["--removed"]).last().unwrap()["run"], *id);
+        let pruned = program.run(["worktree", "prune"]).ok();
+        assert_eq!(pruned.stdout, "there is nothing to remove\n");
+        if is_moved {
+            assert_eq!(fs::read_to_string(moved.join("made")).unwrap(), "made\n");
+        }
+    }
+}
+
+/// `git push -u` writes it, into what all work trees share.
+#[test]
+fn what_the_configuration_says_of_a_branch_goes_with_it() {
+    let program = program();
+    program.git(["config", "branch.turnpoint/other.remote", "origin"]);
+    let config = program.workspace().join(".git/config");
+    let before = fs::read_to_string(&config).unwrap();
+    let script = "git config branch.$(git branch --show-current).remote origin && \
+                  git config branch.$(git branch --show-current).merge refs/heads/x";
+    exec(&program, &[], script).ok();
+    let (id, _) = only(&program);
+    assert!(fs::read_to_string(&config).unwrap().contains(&format!("[branch \"turnpoint/{id}\"]")));
+    program.run(["worktree", "remove", &id, "--yes"]).ok();
+    assert_cleared(&program);
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
 }
 
 #[test]

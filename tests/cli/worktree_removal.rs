@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::ground::ground;
-use crate::support::program::{Program, run};
+use crate::support::program::{Program, Run, run};
 use crate::support::tree::{build, file};
 use crate::worktree::{
     assert_cleared, cat, exec, find_record, git_that, git_that_removes, led_to, only, program, runs,
@@ -364,6 +364,29 @@ fn what_commits_track_in_our_own_directory_is_held_by_them() {
     }
 }
 
+/// git names the lock with the whole path, in which there may be anything.
+#[test]
+fn a_repository_in_a_directory_named_as_gits_own_is_asked_once() {
+    let program = program();
+    let top = program.root().join("worktrees/app");
+    let place = top.to_str().unwrap();
+    program.git(["clone", "-q", ".", place]);
+    program.run(["-C", place, "exec", "--worktree", "--", "true"]).ok();
+    let lock = top.join(".git/packed-refs.lock");
+    fs::write(&lock, "").unwrap();
+    let asked = program.root().join("asked");
+    let script =
+        format!("echo once >> {}; exec $git -c core.packedRefsTimeout=0 \"$@\"", asked.display());
+    let git = git_that(&program, "*update-ref*-d*", &script);
+    let words = ["-C", place, "worktree", "prune", "--older-than", "0s"];
+    let failed = run(program.command(words).env("PATH", git)).exits(1);
+    assert!(failed.stderr.contains("packed-refs.lock"), "{}", failed.stderr);
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "once\n");
+    fs::remove_file(lock).unwrap();
+    program.run(words).ok();
+    assert!(!top.join(".turnpoint").exists());
+}
+
 #[test]
 fn prune_says_which_stay_and_what_removes_them() {
     let program = program();
@@ -417,6 +440,48 @@ fn a_removal_that_asks_git_for_long_is_stopped_by_the_first_signal() {
     assert!(path.join("one").exists());
     program.run(["worktree", "remove", &id, "--yes"]).ok();
     assert_cleared(&program);
+}
+
+#[test]
+fn a_prune_that_is_stopped_says_what_it_has_removed() {
+    let program = program();
+    exec(&program, &[], "echo made > made").ok();
+    for is_json in [false, true] {
+        exec(&program, &[], "echo made > made").ok();
+        let [first, second] = runs(&program, &[]).try_into().unwrap();
+        let id = |run: &Value| run["run"].as_str().unwrap().to_owned();
+        let (first, second) = (id(&first), id(&second));
+        let asked = program.root().join("asked");
+        let script = format!("echo > {}; exec sleep 60", asked.display());
+        // What git is asked about the second alone.
+        let git = git_that(&program, &format!("*/worktrees/{second}\\ rev-parse*"), &script);
+        let mut command = program.command(["worktree", "prune", "--older-than", "0s"]);
+        command.args(is_json.then_some("--json")).env("PATH", git);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !asked.exists() {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        fs::remove_file(&asked).unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+        let pruned = Run::of(child.wait_with_output().unwrap(), "prune").exits(130);
+        if is_json {
+            let json = pruned.json();
+            assert_eq!(json["removed"].as_array().unwrap().len(), 1);
+            assert_eq!(
+                (&json["removed"][0]["run"], &json["cancelled"]),
+                (&first.into(), &true.into())
+            );
+        } else {
+            let told = format!("removed run {first}\n");
+            assert!(pruned.stdout.contains(&told), "{}", pruned.stdout);
+            assert!(!pruned.stdout.contains(&second), "{}", pruned.stdout);
+            assert!(pruned.stderr.contains("error: "), "{}", pruned.stderr);
+        }
+        let left = runs(&program, &[]);
+        assert_eq!(left.iter().map(id).collect::<Vec<_>>(), [second]);
+    }
 }
 
 /// While a command runs the quit signal is passed on to it; afterwards it ends the program as ever.

@@ -307,6 +307,42 @@ fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_adde
     }
 }
 
+/// What git merges there it writes to the index alone, and no checkpoint has seen it.
+#[test]
+fn what_the_sparse_checkout_of_the_run_leaves_out_is_named_and_comes_by_its_commits() {
+    let nodes = [("in/a", file("0")), ("out/changed", file("0")), ("out/same", file("0"))];
+    for is_merged in [false, true] {
+        let checkout = Checkout::new(nodes.clone());
+        git(&checkout.top, &["switch", "-q", "-c", "other"]);
+        fs::write(checkout.top.join("out/changed"), "1").unwrap();
+        commit(&checkout.top, "other");
+        git(&checkout.top, &["switch", "-q", "main"]);
+        // A work tree that is made from it is one, too.
+        git(&checkout.top, &["sparse-checkout", "set", "in"]);
+        let (id, path) = checkout.run(|top| {
+            if is_merged {
+                git(top, &["merge", "-q", "--no-edit", "other"]);
+            }
+            fs::write(top.join("in/a"), "1").unwrap();
+        });
+        assert!(!path.join("out").exists());
+        if is_merged {
+            let told = format!(
+                "out/changed: a sparse checkout leaves it out there; once it is committed there `git -C {} \
+                 merge turnpoint/{id}` brings it",
+                checkout.top.display()
+            );
+            assert_eq!(checkout.refused(id), [told]);
+            // As the reason says.
+            git(&checkout.top, &["merge", "-q", &format!("turnpoint/{id}")]);
+            assert_eq!(git(&checkout.top, &["show", "HEAD:out/changed"]), "1");
+        }
+        assert_eq!(checkout.bring(id).changed, 1);
+        assert_eq!(checkout.status(), " M in/a");
+        checkout.verify_clean();
+    }
+}
+
 #[test]
 fn what_git_was_told_not_to_look_at_stands_against_it_and_comes_once_that_is_taken_back() {
     // With the directory, in which nothing else is, and without.

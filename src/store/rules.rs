@@ -1,0 +1,57 @@
+//! The rules of git that a removal of a run which was cut off has taken away.
+
+use std::collections::BTreeMap;
+
+use crate::disk::{self, Dir, FileKind, FileStat};
+use crate::error::Result;
+use crate::manifest::Entry;
+use crate::monitor::Monitor;
+use crate::path::RelPath;
+use crate::runs::RunRecord;
+use crate::store::Store;
+use crate::store::removing::is_lost;
+
+impl Store {
+    /// Puts back the ignore files and attributes that a killed git has taken away, as they were at last: without
+    /// them git takes what it ignores for new, and what it has for changed.
+    pub(super) fn put_back_rules(&self, record: &RunRecord, monitor: &dyn Monitor) -> Result<()> {
+        let mut rules: BTreeMap<RelPath, Entry> = BTreeMap::new();
+        for entries in self.held_of(record, monitor)? {
+            let is_rule = |it: &Entry| matches!(it.path.name(), b".gitignore" | b".gitattributes");
+            let found = entries.into_iter().filter(is_rule);
+            rules.extend(found.map(|entry| (entry.path.clone(), entry)));
+        }
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let reading = self.reading(&record.session, monitor)?;
+        let top = Dir::open(&record.path())?;
+        for entry in rules.values() {
+            let name = entry.path.name();
+            let put_back = || -> Result<()> {
+                let above = top.try_open_dir(&entry.path.parent().unwrap_or_default())?;
+                let (Some(above), Some((hash, size))) = (above, entry.blob()) else {
+                    return Ok(());
+                };
+                // One that is empty was begun here, by who was killed over it.
+                let is_begun = |it: FileStat| it.kind == FileKind::File && it.size == 0 && size > 0;
+                if !above.stat(name)?.is_none_or(is_begun) {
+                    return Ok(());
+                }
+                let (content, path) = (reading.blobs.read(hash, size)?, above.path_of(name));
+                above.try_unlink(name)?;
+                let mut file = above.create_file(name)?;
+                let written = disk::write_whole(&mut file, &content, &path)
+                    .and_then(|()| disk::set_file_mode(&file, entry.mode, &path));
+                // A part of it would be taken for what somebody has made of it.
+                written.inspect_err(|_| drop(above.try_unlink(name)))
+            };
+            match put_back() {
+                // What it would have had git leave out is judged as anything else.
+                Err(error) if disk::is_withheld(&error) || is_lost(&error) => {}
+                ended => ended?,
+            }
+        }
+        Ok(())
+    }
+}
