@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use turnpoint::id::{CheckpointId, SessionName};
 use turnpoint::path::{RelPath, printable, shell_path, shell_word};
 use turnpoint::settings::{Configuration, Settings as Values};
-use turnpoint::{ConfigurationError, Error, Monitor, Spec, Store, WORKSPACE_FILE, Which};
+use turnpoint::{
+    ConfigurationError, Error, ListQuery, Monitor, Spec, Store, WORKSPACE_FILE, Which,
+};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
@@ -305,6 +307,32 @@ impl Context {
                 id.seq
             ));
         }
+    }
+
+    /// Tells which session was taken to be meant, where this workspace has others: the newest may be one that
+    /// somebody else has just added to. Safety checkpoints alone make none.
+    pub(crate) fn tell_of_other_sessions(&mut self, session: &SessionName, root: &Path) {
+        const NAMED_MAX: usize = 3;
+        let query = ListQuery::Workspace(root.to_owned());
+        let Ok(listing) = self.run(|store, monitor| store.list(&query, monitor)) else { return };
+        let mut others: Vec<&SessionName> = Vec::new();
+        for id in listing.checkpoints().filter(|it| !it.is_safety()).map(|it| &it.id) {
+            if id.session != *session && !others.contains(&&id.session) {
+                others.push(&id.session);
+            }
+        }
+        if others.is_empty() {
+            return;
+        }
+        let named = others.iter().rev().take(NAMED_MAX).map(|name| shell_word(name.as_str()));
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match others.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        self.remark(format!(
+            "of session {session}, the newest of this workspace; --session names another: {named}{more}"
+        ));
     }
 
     /// Tells of a directory that was named and is none of the workspaces that are known, where it lies in

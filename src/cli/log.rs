@@ -54,9 +54,17 @@ pub(crate) fn run(arguments: &LogArguments, context: &mut Context) -> Outcome<Ex
     let root = context.root()?;
     let paths = target::paths(context, &root, [word])?;
     let path = paths.into_iter().next().unwrap_or_default();
-    let session = match &arguments.session {
-        Some(session) => target::session_name(session)?,
-        None => context.resolve(&Spec { session: None, which: Which::Latest { back: 0 } })?.session,
+    let named = match &arguments.session {
+        Some(session) => Some(target::session_name(session)?),
+        None => context.default_session()?,
+    };
+    let session = if let Some(session) = named {
+        session
+    } else {
+        let newest = Spec { session: None, which: Which::Latest { back: 0 } };
+        let session = context.resolve(&newest)?.session;
+        context.tell_of_other_sessions(&session, &root);
+        session
     };
     let history =
         context.run(|store, monitor| store.path_history(&session, &path, &root, monitor))?;

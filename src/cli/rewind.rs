@@ -32,6 +32,9 @@ pub(crate) fn run(arguments: &RewindArguments, context: &mut Context) -> Outcome
         let turn = arguments.turns.unwrap_or(NonZeroU32::MIN);
         let start = context
             .run(|store, monitor| store.start_of_turn(session.as_ref(), turn, &root, monitor))?;
+        if session.is_none() {
+            context.tell_of_other_sessions(&start.session, &root);
+        }
         (start, turn, named)
     };
     let options = restore::options(change, Vec::new(), context);

@@ -74,6 +74,20 @@ fn what_it_is(word: &str, session: Option<&SessionName>, context: &Context) -> O
         let spec = Spec { session: Some(name.clone()), which: Which::Latest { back: 0 } };
         context.resolved(&spec).is_some()
     };
+    // As git has it: a range.
+    if let Some((first, last)) = word.split_once("..")
+        && let Ok(spec) = first.parse::<Spec>()
+        && last.parse::<Spec>().is_ok()
+    {
+        let last = match &spec.session {
+            Some(session) if !last.contains(':') => format!("{session}:{last}"),
+            _ => last.to_owned(),
+        };
+        let (first, last) = (shell_word(first), shell_word(last));
+        return Some(format!(
+            "two checkpoints are two words, as in `turnpoint {place}diff {first} {last}`"
+        ));
+    }
     // As git has it: a revision, a colon, a path.
     if let Some((named, path)) = word.rsplit_once(':')
         && !path.is_empty()

@@ -885,6 +885,8 @@ fn the_words_of_other_tools_lead_to_what_does_the_same() {
     }
     let unknown = program.run(["log", "--stat"]).exits(2);
     assert!(!unknown.stderr.contains("as a value"), "{}", unknown.stderr);
+    let range = program.run(["diff", "s:0..1"]).exits(2);
+    assert!(range.stderr.contains("as in `turnpoint diff s:0 s:1`"), "{}", range.stderr);
     let turned = program.run(["restore", "src/b.txt", "latest"]).exits(2);
     assert!(turned.stderr.contains("as in `latest src/b.txt`"), "{}", turned.stderr);
 }

@@ -189,3 +189,25 @@ fn what_is_to_be_typed_can_be_pasted_whatever_is_in_a_name() {
     let none = program.run(["show", "@before"]).exits(2).stderr;
     assert!(none.contains("these exist: '@before the move'"), "{none}");
 }
+
+#[test]
+fn which_session_is_meant_is_told_where_there_are_others() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    for (session, content) in [("s", "1"), ("s", "2"), ("t", "2"), ("t", "3")] {
+        build(&program.workspace(), [("a.txt", file(content))]);
+        program.run(["capture", "--session", session]).ok();
+        let log = program.run(["log", "a.txt"]).ok();
+        let note = "note: of session t, the newest of this workspace; --session names another: s\n";
+        assert_eq!(log.stderr, if session == "s" { "" } else { note });
+        let back = program.run(["rewind", "--dry-run"]).ok();
+        assert_eq!(back.stderr.contains(note), session == "t", "{}", back.stderr);
+    }
+    for named in [["log", "a.txt", "--session", "t"], ["rewind", "--dry-run", "--session", "t"]] {
+        let run = program.run(named).ok();
+        assert!(!run.stderr.contains("of session"), "{}", run.stderr);
+    }
+    // That a restore saved something in a session of its own makes it none that is meant.
+    program.run(["prune", "--session", "s", "--delete", "--yes"]).ok();
+    program.run(["restore", "t:0", "--yes"]).ok();
+    assert_eq!(program.run(["log", "a.txt"]).ok().stderr, "");
+}
