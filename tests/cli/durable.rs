@@ -160,3 +160,31 @@ fn commits_are_durable_before_a_record_says_that_they_are_held() {
     assert!(written.iter().all(|place| *place < synced[0]), "{trace}");
     assert!(synced[0] < recorded[0], "{trace}");
 }
+
+/// A row that outlived the name of its manifest in a power cut would say that it is missing.
+#[test]
+fn the_name_of_a_manifest_that_another_process_left_is_durable_before_it_has_a_row() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    let kept = program.root().join("kept");
+    fs::create_dir(&kept).unwrap();
+    let index = ["index.db", "index.db-wal"];
+    for name in index {
+        fs::copy(program.store().join(name), kept.join(name)).unwrap();
+    }
+    program.run(["capture", "--session", "s"]).ok();
+    for name in index {
+        fs::copy(kept.join(name), program.store().join(name)).unwrap();
+    }
+    let trace = program.root().join("trace");
+    let wrapper = ["strace", "-f", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS];
+    let collected = run(&mut program.under(&wrapper, ["gc", "--json"])).ok().json();
+    assert_eq!(collected["adopted"], 1);
+    let trace = fs::read_to_string(trace).unwrap();
+    let session = format!("<{}>", program.store().join("s").display());
+    assert!(
+        trace.lines().any(|call| call.contains("fsync(") && call.contains(&session)),
+        "{trace}"
+    );
+}
