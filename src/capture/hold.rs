@@ -94,6 +94,7 @@ impl Held {
     pub(crate) fn give_up_vanished(&mut self) {
         let mut directories: Vec<RelPath> =
             self.vanished.iter().map(|path| path.parent().unwrap_or_default()).collect();
+        directories.sort_unstable();
         directories.dedup();
         self.complete &= directories.is_empty();
         self.problem_count += directories.len() as u64;
@@ -563,7 +564,7 @@ pub(super) fn store_pages(
     built.dedup_by_key(|page| page.reference.hash);
     let hashes: Vec<BlobHash> = built.iter().map(|page| page.reference.hash).collect();
     operation.pin(&hashes)?;
-    let packs = access.blobs.packs()?;
+    let packs = if built.is_empty() { PackList::default() } else { access.blobs.packs()? };
     let put = |page: manifest::EncodedPage| {
         let text = Hashed::new(page.text);
         if is_unreadable {
