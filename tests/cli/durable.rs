@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
@@ -187,4 +187,29 @@ fn the_name_of_a_manifest_that_another_process_left_is_durable_before_it_has_a_r
         trace.lines().any(|call| call.contains("fsync(") && call.contains(&session)),
         "{trace}"
     );
+}
+
+#[test]
+fn content_that_is_found_in_a_pack_alone_has_no_name_of_its_own_to_be_waited_for() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let write = |name: &str, text: &str| {
+        let path = program.workspace().join(name);
+        fs::write(&path, text).unwrap();
+        // The pages are the same in each run, and in no directory by chance.
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    };
+    for number in 0..20 {
+        write(&format!("f{number}"), &format!("content {number}"));
+    }
+    program.run(["capture", "--session", "s"]).ok();
+    write("copy", "content 7");
+    let trace = trace_of_a_capture(&program);
+    let hash = blake3::hash(b"content 7").to_hex();
+    let is_synced = |place: &str| {
+        let place = format!("{place}>");
+        trace.lines().any(|call| call.contains("sync(") && call.contains(&place))
+    };
+    assert!(is_synced("/packs"), "{trace}");
+    assert!(!is_synced(&format!("/blobs/{}", hash.split_at(2).0)), "{trace}");
 }
