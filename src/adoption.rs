@@ -120,6 +120,9 @@ fn adopt(
         }
     };
     let path = access.sessions.manifest_path(id);
+    // Who wrote it may have died before its name was durable. A row that outlives it in a power cut would
+    // say that it is missing.
+    access.sessions.sync(&id.session)?;
     // How long its blobs are as stored is not asked here: a listing of all for one checkpoint. Until the
     // next rebuild those that are new count as long as they are before compression.
     let inserted = access.index.write("adopt a checkpoint", |tx| {

@@ -15,6 +15,7 @@ mod again;
 mod directory;
 mod graft;
 mod known;
+mod lack;
 mod parallel;
 mod part;
 mod pattern;
@@ -28,6 +29,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
@@ -151,6 +153,9 @@ pub(crate) struct Walked {
     /// Directories some of whose names are not accounted for: a listing that broke off, a path
     /// longer or deeper than the bounds. They are partial, and the checkpoint is not complete.
     pub(crate) unfinished: Vec<RelPath>,
+    /// Directories that changed at each look: something may have been moved past it. They are partial too,
+    /// and the checkpoint is not complete.
+    pub(crate) restless: Vec<RelPath>,
     /// Omitted names for which another stands.
     unlisted: Vec<Observed>,
     tree: Arc<Tree>,
@@ -259,7 +264,11 @@ impl<'a> Attempt<'a> {
         let KnownTree { entries, rules: Some(rules), remainder } = known else { return Ok(None) };
         let (pool, monitor, detail) = (&self.pool, self.monitor, self.options.detail);
         let hints = self.options.hints.as_deref().filter(|_| detail == Detail::Changes);
-        for _ in 0..again::ROUNDS_MAX {
+        for round in 0..again::ROUNDS_MAX {
+            if round > 0 {
+                // What changed in the tick in which that walk ended is older than the next.
+                wait_for_next_stamp();
+            }
             let (tree, to_ask) = self.open()?;
             if !known::rules_hold(&tree, rules, entries) {
                 return Ok(None);
@@ -276,8 +285,6 @@ impl<'a> Attempt<'a> {
             if walked.is_some() || !locked(&tree.found).overtaken {
                 return Ok(walked);
             }
-            // What changed in the tick in which that walk began is older than the next.
-            thread::sleep(limits::STAMP_GRANULARITY_KNOWN);
         }
         Ok(None)
     }
@@ -403,6 +410,15 @@ fn open(
     Ok(tree)
 }
 
+/// Waits until what changes has another stamp than what changes now.
+fn wait_for_next_stamp() {
+    let (begun, now_ns) = (Instant::now(), disk::coarse_now_ns());
+    // Not for a clock that was set back.
+    while disk::coarse_now_ns() <= now_ns && begun.elapsed() < limits::STAMP_GRANULARITY_KNOWN {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Tells the asking thread that there is nothing more to ask, also where a panic comes by: it would be
 /// waited for else, for ever.
 struct End<'a>(&'a Tree);
@@ -439,10 +455,11 @@ fn finish(
     monitor: &dyn Monitor,
 ) -> Result<Option<Walked>> {
     let is_cancelled = || monitor.is_cancelled();
-    let (mut unfinished, nested_repositories, rules_moved) = {
+    let (mut unfinished, restless, nested_repositories, rules_moved) = {
         let mut found = locked(&tree.found);
         let unfinished = std::mem::take(&mut found.unfinished);
-        (unfinished, std::mem::take(&mut found.nested), found.rules_moved)
+        let restless = std::mem::take(&mut found.restless);
+        (unfinished, restless, std::mem::take(&mut found.nested), found.rules_moved)
     };
     let mut listed = listed;
     let rules = tree.rule_files.report();
@@ -519,6 +536,7 @@ fn finish(
         tracked: tracked_state,
         tracked_cache: tracked.cache,
         unfinished,
+        restless: restless.into_iter().collect(),
         unlisted,
         tree,
     }))

@@ -270,8 +270,11 @@ impl<'a> Staging<'a> {
         let packs = self.blobs.packs.remembered();
         // Where that cannot be told it may be.
         let is_packed = packs.is_ok_and(|packs| packs.holds(hash).unwrap_or(true));
+        let has_own_file = !is_packed || self.blobs.has_own_file(hash);
         let mut state = self.state();
-        state.reused.insert(shard_of(hash));
+        if has_own_file {
+            state.reused.insert(shard_of(hash));
+        }
         state.reuses_packs |= is_packed;
     }
 

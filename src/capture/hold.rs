@@ -94,6 +94,7 @@ impl Held {
     pub(crate) fn give_up_vanished(&mut self) {
         let mut directories: Vec<RelPath> =
             self.vanished.iter().map(|path| path.parent().unwrap_or_default()).collect();
+        directories.sort_unstable();
         directories.dedup();
         self.complete &= directories.is_empty();
         self.problem_count += directories.len() as u64;
@@ -178,7 +179,7 @@ pub(crate) fn hold(
             None => (untrusted(readable_entries(access, base)?), None, false, None),
         },
     };
-    let Walked { observations, kept, unfinished, mut rules, .. } = observation.walked;
+    let Walked { observations, kept, unfinished, restless, mut rules, .. } = observation.walked;
     if let Some(rules) = &mut rules {
         rules.judge(moment.start_ns, moment.granularity_ns);
     }
@@ -223,10 +224,11 @@ pub(crate) fn hold(
     held.has_new_rules = rules != known_rules;
     held.cache_is_current &= !held.has_new_rules;
     held.rules = rules;
-    for path in unfinished {
-        held.complete = false;
-        held.problems.push(CaptureProblem { path, reason: Some(OmitReason::IoError) });
-    }
+    held.complete &= unfinished.is_empty() && restless.is_empty();
+    let unread = unfinished.into_iter().map(|path| (path, Some(OmitReason::IoError)));
+    let unseen = restless.into_iter().map(|path| (path, None));
+    let problem = |(path, reason)| CaptureProblem { path, reason };
+    held.problems.extend(unread.chain(unseen).map(problem));
     held.problem_count = held.problems.len() as u64;
     held.problems.truncate(PROBLEMS_NAMED_MAX);
     held.lost = lost;
@@ -562,7 +564,7 @@ pub(super) fn store_pages(
     built.dedup_by_key(|page| page.reference.hash);
     let hashes: Vec<BlobHash> = built.iter().map(|page| page.reference.hash).collect();
     operation.pin(&hashes)?;
-    let packs = access.blobs.packs()?;
+    let packs = if built.is_empty() { PackList::default() } else { access.blobs.packs()? };
     let put = |page: manifest::EncodedPage| {
         let text = Hashed::new(page.text);
         if is_unreadable {

@@ -305,13 +305,13 @@ fn remove_batch(access: &Access, batch: &[&Loose], outcome: &mut SweepOutcome) -
 /// Rows of blobs that nothing names and that have no file: left by a crash between unlink and commit.
 fn forget_rows_without_file(access: &Access, before: Timestamp) -> Result<()> {
     let mut after = None;
+    // What nothing needs any more and lies in a pack that is not yet worth writing anew has its row.
+    let packs = access.blobs.packs()?;
     loop {
         let rows = access.index.read("list free rows", |tx| {
             tx.sweep_candidates(before, after.as_ref(), limits::SWEEP_BATCH)
         })?;
         let Some(last) = rows.last().cloned() else { return Ok(()) };
-        // What nothing needs any more and lies in a pack that is not yet worth writing anew has its row.
-        let packs = access.blobs.packs()?;
         let mut gone = Vec::new();
         for row in &rows {
             if !access.blobs.is_there(row.hash, &packs)? {

@@ -391,9 +391,11 @@ pub(super) fn sweep_if_due(access: &Access, is_tight: bool, monitor: &dyn Monito
     let Some(last_ns) = disk::modified_ns(&file)? else {
         return disk::try_lock(&file, LockKind::Exclusive).map(drop);
     };
-    let since = Timestamp::from_ns(last_ns).until(Timestamp::now());
-    let is_due = since >= every;
-    let do_packs_wait = since >= if_tight && access.blobs.are_packs_crowded();
+    let (last, now) = (Timestamp::from_ns(last_ns), Timestamp::now());
+    // A time that is yet to come is of a clock that was set back since, and says nothing.
+    let is_over = |wait: Duration| last > now || last.until(now) >= wait;
+    let is_due = is_over(every);
+    let do_packs_wait = is_over(if_tight) && access.blobs.are_packs_crowded();
     if !is_due && !do_packs_wait {
         return Ok(());
     }

@@ -12,30 +12,36 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::manifest::Listed;
 use crate::monitor::Monitor;
 use crate::path::RelPath;
 use crate::walk::directory::{Policy, Tree};
 use crate::walk::known::{Stamps, explore, is_at_or_below_any};
 use crate::walk::{Observed, What, graft, locked};
 
-/// A tree that goes on changing is taken as it was seen last.
+/// How often a tree that goes on changing is looked at again.
 pub(super) const ROUNDS_MAX: usize = 3;
 
 /// Whether something may have been moved past the walk.
 pub(super) fn may_miss(tree: &Tree, observations: &[Observed]) -> bool {
     let is_new = |observed: &Observed| {
-        let newest_ns = observed.stat.mtime_ns.max(observed.stat.ctime_ns);
+        let (modified_ns, changed_ns) = (observed.stat.mtime_ns, observed.stat.ctime_ns);
+        // Where it lies in the future it was set by somebody, or the other tells as well.
+        let newest_ns =
+            if modified_ns > tree.start_ns { changed_ns } else { modified_ns.max(changed_ns) };
         is_directory(observed) && newest_ns >= tree.start_ns
     };
     locked(&tree.found).missed || observations.iter().any(is_new)
 }
 
-/// Brings `observations`, which are of every path, up to date.
+/// Brings `observations`, which are of every path, up to date. Of a directory that goes on changing it is
+/// said that not all of its names may be known: something may have been moved past each look.
 ///
 /// # Errors
 /// [`Error::Cancelled`].
 ///
-/// Cost: one open for each directory, and the listing of those that have changed; up to three times.
+/// Cost: one open for each directory, and the listing of those that have changed; up to three times, and
+/// where they still change the opens once more.
 pub(super) fn look(
     tree: &Tree,
     observations: &mut Vec<Observed>,
@@ -43,19 +49,27 @@ pub(super) fn look(
     monitor: &dyn Monitor,
 ) -> Result<()> {
     for _ in 0..ROUNDS_MAX {
-        let changed: HashSet<RelPath> = pool.install(|| {
-            let directories = observations.par_iter().filter(|observed| is_directory(observed));
-            directories
-                .filter(|seen| has_changed(tree, seen))
-                .map(|seen| seen.path.clone())
-                .collect()
-        });
+        let changed = changed(tree, observations, pool);
         if changed.is_empty() {
             return Ok(());
         }
         list_again(tree, observations, &changed, pool, monitor)?;
     }
+    let changed = changed(tree, observations, pool);
+    for seen in observations.iter_mut().filter(|seen| changed.contains(&seen.path)) {
+        seen.what = What::Dir { listed: Listed::Partial };
+    }
+    locked(&tree.found).restless.extend(changed);
     Ok(())
+}
+
+/// The directories that are not as they were seen.
+fn changed(tree: &Tree, observations: &[Observed], pool: &ThreadPool) -> HashSet<RelPath> {
+    pool.install(|| {
+        let directories = observations.par_iter().filter(|observed| is_directory(observed));
+        let changed = directories.filter(|seen| has_changed(tree, seen));
+        changed.map(|seen| seen.path.clone()).collect()
+    })
 }
 
 fn is_directory(observed: &Observed) -> bool {

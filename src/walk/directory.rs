@@ -77,6 +77,8 @@ pub(super) struct Found {
     pub(super) unsettled: Vec<RelPath>,
     /// Directories some of whose names could not be accounted for.
     pub(super) unfinished: Vec<RelPath>,
+    /// Directories that changed at each look.
+    pub(super) restless: BTreeSet<RelPath>,
     pub(super) nested: BTreeSet<RelPath>,
     /// A name was gone when it was looked at: it may be somewhere else.
     pub(super) missed: bool,
@@ -183,31 +185,6 @@ impl Tree {
         };
         let stat = dir.stat_self().map_err(|error| self.reason_of(error))?;
         Ok(Some((dir, stat)))
-    }
-
-    /// The word for why one thing could not be looked at. What stands in the way of every look is noted as
-    /// well: it is the walk's own failure.
-    fn reason_of(&self, error: Error) -> OmitReason {
-        let reason = match &error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                OmitReason::Unreadable
-            }
-            _ => OmitReason::IoError,
-        };
-        self.note_lack(error);
-        reason
-    }
-
-    fn note_lack(&self, error: Error) {
-        if error.is_lack() {
-            locked(&self.found).lack.get_or_insert(error);
-        }
-    }
-
-    /// Fails where the system had nothing left to look with at some time. Asked at the end of each walk: one
-    /// that took what it did not see for unreadable would make a checkpoint without it.
-    pub(super) fn require_no_lack(&self) -> Result<()> {
-        locked(&self.found).lack.take().map_or(Ok(()), Err)
     }
 
     /// As [`Tree::visit`], for a directory that is open; what `stat` says of it was seen before it was

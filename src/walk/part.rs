@@ -101,6 +101,7 @@ pub(crate) fn walk_part(
         tracked: if repository.is_some() { Tracked::Stale } else { Tracked::None },
         tracked_cache: options.tracked.clone(),
         unfinished: Vec::new(),
+        restless: Vec::new(),
         listed: None,
         unlisted: Vec::new(),
         tree: Arc::new(tree),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::program::{Program, run};
 use crate::support::tree::{build, file};
@@ -159,4 +159,57 @@ fn commits_are_durable_before_a_record_says_that_they_are_held() {
     let recorded = places(&["rename", &format!("{id}.json")]);
     assert!(written.iter().all(|place| *place < synced[0]), "{trace}");
     assert!(synced[0] < recorded[0], "{trace}");
+}
+
+/// A row that outlived the name of its manifest in a power cut would say that it is missing.
+#[test]
+fn the_name_of_a_manifest_that_another_process_left_is_durable_before_it_has_a_row() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("one"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    let kept = program.root().join("kept");
+    fs::create_dir(&kept).unwrap();
+    let index = ["index.db", "index.db-wal"];
+    for name in index {
+        fs::copy(program.store().join(name), kept.join(name)).unwrap();
+    }
+    program.run(["capture", "--session", "s"]).ok();
+    for name in index {
+        fs::copy(kept.join(name), program.store().join(name)).unwrap();
+    }
+    let trace = program.root().join("trace");
+    let wrapper = ["strace", "-f", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS];
+    let collected = run(&mut program.under(&wrapper, ["gc", "--json"])).ok().json();
+    assert_eq!(collected["adopted"], 1);
+    let trace = fs::read_to_string(trace).unwrap();
+    let session = format!("<{}>", program.store().join("s").display());
+    assert!(
+        trace.lines().any(|call| call.contains("fsync(") && call.contains(&session)),
+        "{trace}"
+    );
+}
+
+#[test]
+fn content_that_is_found_in_a_pack_alone_has_no_name_of_its_own_to_be_waited_for() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    let write = |name: &str, text: &str| {
+        let path = program.workspace().join(name);
+        fs::write(&path, text).unwrap();
+        // The pages are the same in each run, and in no directory by chance.
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    };
+    for number in 0..20 {
+        write(&format!("f{number}"), &format!("content {number}"));
+    }
+    program.run(["capture", "--session", "s"]).ok();
+    write("copy", "content 7");
+    let trace = trace_of_a_capture(&program);
+    let hash = blake3::hash(b"content 7").to_hex();
+    let is_synced = |place: &str| {
+        let place = format!("{place}>");
+        trace.lines().any(|call| call.contains("sync(") && call.contains(&place))
+    };
+    assert!(is_synced("/packs"), "{trace}");
+    assert!(!is_synced(&format!("/blobs/{}", hash.split_at(2).0)), "{trace}");
 }

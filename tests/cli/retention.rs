@@ -1,6 +1,7 @@
 //! `prune` by rules of one's own, and the deletion of a session.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::support::fingerprint;
 use crate::support::program::{Program, Run, run};
@@ -264,4 +265,22 @@ fn why_those_stay_that_do_is_counted() {
     program.run(["capture", "--session", "t"]).ok();
     let of_rule = program.run(["prune", "--dry-run", "--session", "t"]).ok().stdout;
     assert_eq!(of_rule, "nothing to prune; 1 stays\n");
+}
+
+/// Else nothing would be collected by itself until that time has come.
+#[test]
+fn a_collection_of_a_time_that_is_yet_to_come_was_no_collection() {
+    let program = Program::new(env!("CARGO_BIN_EXE_turnpoint"));
+    build(&program.workspace(), [("a.txt", file("a"))]);
+    program.run(["capture", "--session", "s"]).ok();
+    let lock = program.store().join("locks/sweep.lock");
+    let modified = || fs::metadata(&lock).unwrap().modified().unwrap();
+    let ahead = modified() + Duration::from_hours(240);
+    fs::File::options().append(true).open(&lock).unwrap().set_modified(ahead).unwrap();
+    program.run(["capture", "--session", "s"]).ok();
+    assert!(modified() < ahead);
+    // The next one is due in a day.
+    let collected = modified();
+    program.run(["capture", "--session", "s"]).ok();
+    assert_eq!(modified(), collected);
 }

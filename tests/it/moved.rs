@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use turnpoint::id::CheckpointId;
 use turnpoint::path::RelPath;
@@ -83,6 +86,51 @@ fn what_never_rests_makes_the_checkpoint_incomplete() {
     assert!(!outcome.complete);
     let told: Vec<String> = outcome.problems.iter().map(|it| it.path.to_string()).collect();
     assert!(told == ["b"] || told == ["z"], "{told:?}");
+    // Once it rests it is held.
+    let outcome = place.store().capture(place.root(), &options, &()).unwrap();
+    assert!(outcome.complete);
+    assert_eq!(held(&place, &outcome.checkpoint), place.look());
+}
+
+/// Moves a directory whenever something was looked at, or it is asked whether to go on.
+struct MoveAlways {
+    places: Mutex<[PathBuf; 2]>,
+}
+
+impl Monitor for MoveAlways {
+    fn advanced(&self, _: u64, _: u64) {
+        let mut places = self.places.lock().unwrap();
+        // As long as stamps take to be others.
+        thread::sleep(Duration::from_millis(11));
+        fs::rename(&places[0], &places[1]).unwrap();
+        places.swap(0, 1);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.advanced(0, 0);
+        false
+    }
+}
+
+#[test]
+fn directories_that_change_at_each_look_make_the_checkpoint_incomplete() {
+    let place = Place::new();
+    build(place.root(), (0..12).map(|number| (format!("d{number:02}/x"), file("x"))));
+    let mut places = ["d00", "d11"].map(|name| place.root().join(name).join("moved"));
+    fs::create_dir(&places[0]).unwrap();
+    drop(place.capture());
+    let options = CaptureOptions::default();
+    // A walk may be through before anything moves.
+    let incomplete = (0..20).find_map(|_| {
+        let monitor = MoveAlways { places: Mutex::new(places.clone()) };
+        let outcome = place.store().capture(place.root(), &options, &monitor).unwrap();
+        places = monitor.places.into_inner().unwrap();
+        (!outcome.complete).then_some(outcome.problems)
+    });
+    let problems = incomplete.unwrap();
+    let is_one = |path: &RelPath| ["d00", "d11"].iter().any(|at| path.to_string().starts_with(at));
+    assert!(problems.iter().all(|it| is_one(&it.path) && it.reason.is_none()), "{problems:?}");
+    assert!(!problems.is_empty());
     // Once it rests it is held.
     let outcome = place.store().capture(place.root(), &options, &()).unwrap();
     assert!(outcome.complete);

@@ -187,3 +187,70 @@ fn a_directory_that_changes_before_it_is_listed_is_noticed() {
         assert_eq!(locked(&tree.found).missed, has_changed);
     }
 }
+
+/// Moves something to and fro whenever the walk comes to a directory or asks whether to go on, each time
+/// with another stamp.
+struct MoveToAndFro(Mutex<[PathBuf; 2]>);
+
+impl MoveToAndFro {
+    fn go(&self) {
+        let mut places = self.0.lock().unwrap();
+        let now_ns = disk::coarse_now_ns();
+        while disk::coarse_now_ns() <= now_ns {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fs::rename(&places[0], &places[1]).unwrap();
+        places.swap(0, 1);
+    }
+}
+
+impl Monitor for MoveToAndFro {
+    fn advanced(&self, _: u64, _: u64) {
+        self.go();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.go();
+        false
+    }
+}
+
+#[test]
+fn what_never_rests_is_not_called_whole() {
+    for at in ["d00", "d11"].into_iter().cycle().take(8) {
+        let case = case();
+        case.write(&format!("{at}/moved"), "");
+        let known = known(&case.walk_once("", None).unwrap(), None);
+        let mut places = ["d00", "d11"].map(|place| case.path.join(place).join("moved"));
+        if at == "d11" {
+            places.swap(0, 1);
+        }
+        let monitor = MoveToAndFro(Mutex::new(places));
+        // By what is known it may be of no use, and is done anew then.
+        let walked = case.walk_watched(Some(&known), Detail::All, &monitor);
+        let walked = walked.or_else(|| case.walk_watched(None, Detail::All, &monitor)).unwrap();
+        assert!(!walked.restless.is_empty());
+        for place in &walked.restless {
+            let what = &walked.find(place).unwrap().what;
+            assert_eq!(*what, What::Dir { listed: Listed::Partial }, "{place}");
+        }
+        let is_at = if case.path.join("d00/moved").exists() { "d00" } else { "d11" };
+        let is_seen = walked.find(&path(&format!("{is_at}/moved"))).is_some();
+        assert!(is_seen || walked.restless.contains(&path(is_at)), "{is_at}: {:?}", lines(&walked));
+    }
+}
+
+#[test]
+fn a_directory_of_a_time_that_is_yet_to_come_has_not_changed() {
+    let mut case = case();
+    let directory = fs::File::open(case.path.join("d00")).unwrap();
+    let ahead = directory.metadata().unwrap().modified().unwrap() + Duration::from_hours(24);
+    directory.set_modified(ahead).unwrap();
+    case.options.hints = Some(vec![path("d00")]);
+    let changed_ns = Dir::open(&case.path.join("d00")).unwrap().stat_self().unwrap().ctime_ns;
+    while disk::coarse_now_ns() <= changed_ns {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let known = known(&case.walk_once("", None).unwrap(), None);
+    assert!(case.walk_watched(Some(&known), Detail::Changes, &()).is_some());
+}

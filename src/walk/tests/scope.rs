@@ -354,7 +354,7 @@ fn one_thread_is_enough_also_within_a_busy_pool() {
     let (sender, receiver) = mpsc::channel();
     outer.spawn(move || sender.send(lines(&case.walk())).unwrap());
     // A stall would be for ever; a walk of 150 paths is not.
-    let walked = receiver.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
+    let walked = receiver.recv_timeout(Duration::from_mins(1)).unwrap();
     assert_eq!(walked, expected);
 }
 

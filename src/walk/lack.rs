@@ -1,0 +1,35 @@
+//! What stands in the way of one look, and what stands in the way of all.
+
+use std::io;
+
+use crate::error::{Error, Result};
+use crate::manifest::OmitReason;
+use crate::walk::directory::Tree;
+use crate::walk::locked;
+
+impl Tree {
+    /// The word for why one thing could not be looked at. What stands in the way of every look is noted as
+    /// well: it is the walk's own failure.
+    pub(super) fn reason_of(&self, error: Error) -> OmitReason {
+        let reason = match &error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                OmitReason::Unreadable
+            }
+            _ => OmitReason::IoError,
+        };
+        self.note_lack(error);
+        reason
+    }
+
+    pub(super) fn note_lack(&self, error: Error) {
+        if error.is_lack() {
+            locked(&self.found).lack.get_or_insert(error);
+        }
+    }
+
+    /// Fails where the system had nothing left to look with at some time. Asked at the end of each walk: one
+    /// that took what it did not see for unreadable would make a checkpoint without it.
+    pub(super) fn require_no_lack(&self) -> Result<()> {
+        locked(&self.found).lack.take().map_or(Ok(()), Err)
+    }
+}
