@@ -139,6 +139,17 @@ impl Failure {
         }
     }
 
+    /// The other paths, where a merge was refused over some.
+    fn free(&self) -> Vec<PathDocument> {
+        match self.error() {
+            Some(
+                Error::GoingBack(GoingBackError::RevertConflicts { conflicts, .. })
+                | Error::Isolation(IsolationError::ApplyConflicts { conflicts, .. }),
+            ) => conflicts.free.iter().map(PathDocument::from).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The paths that the failure is about, each with what is wrong.
     pub(crate) fn paths(&self) -> Vec<ReasonDocument> {
         let Some(error) = self.error() else { return Vec::new() };
@@ -275,6 +286,8 @@ struct ErrorDocument<'a> {
     causes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     paths: Vec<ReasonDocument>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    free: Vec<PathDocument>,
     hint: Option<String>,
 }
 
@@ -295,6 +308,7 @@ pub(crate) fn report(
             message: &failure.message(),
             causes: failure.causes(),
             paths: failure.paths(),
+            free: failure.free(),
             hint: failure.hint_text(),
         };
         print_document(&body, notices);

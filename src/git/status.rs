@@ -203,7 +203,7 @@ fn unfinished(git_dir: &Path) -> Option<&'static str> {
         ("CHERRY_PICK_HEAD", "a cherry-pick"),
         ("REVERT_HEAD", "a revert"),
         ("rebase-merge", "a rebase"),
-        ("rebase-apply", "a rebase"),
+        ("rebase-apply", "a rebase or an `am`"),
         ("BISECT_LOG", "a bisection"),
     ];
     let is_there = |name: &str| git_dir.join(name).symlink_metadata().is_ok();

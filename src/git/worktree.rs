@@ -380,9 +380,7 @@ pub(crate) fn tips(
 /// that kind has left: the other side of a merge, what a rebase has put aside.
 fn begun(git_dir: &Path, is_cancelled: &dyn Fn() -> bool) -> Result<Vec<String>, GitError> {
     let names = ["ORIG_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH"];
-    let words = [&["rev-parse", "--revs-only", "--quiet"][..], &names].concat();
-    let output = ask_of(git_dir, &words, is_cancelled)?.success()?;
-    let mut commits: Vec<String> = lines(&output).map(str::to_owned).collect();
+    let mut commits: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let files = [
         // A merge of several has a line for each.
         "MERGE_HEAD",
@@ -390,20 +388,28 @@ fn begun(git_dir: &Path, is_cancelled: &dyn Fn() -> bool) -> Result<Vec<String>,
         "rebase-merge/orig-head",
         "rebase-apply/autostash",
         "rebase-apply/orig-head",
+        // What a cherry-pick or revert of several has not come to: `pick <commit> <subject>`.
+        "sequencer/todo",
     ];
     for name in files {
-        let text = disk::read_small(&git_dir.join(name), limits::SMALL_FILE_BYTES_MAX);
-        let text = text.map_err(|error| GitError::failed(error.with_source()))?;
-        commits.extend(lines(&text.unwrap_or_default()).map(str::to_owned));
+        let text = disk::read_small(&git_dir.join(name), limits::GIT_OUTPUT_BYTES_MAX);
+        let text = text.map_err(|error| GitError::failed(error.with_source()))?.unwrap_or_default();
+        let word = |line: &str| {
+            line.split(' ').nth(usize::from(name == "sequencer/todo")).map(str::to_owned)
+        };
+        let is_commit = |word: &String| word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        commits.extend(lines(&text).filter_map(word).filter(is_commit));
     }
-    if commits.is_empty() {
-        return Ok(commits);
+    // Few of them are there, and git keeps none from being collected. Each is asked for by a command that passes
+    // over what is not there: one that looks a name up ends with the first that is missing.
+    let mut there = Vec::new();
+    for part in commits.chunks(COMMITS_ASKED) {
+        let words = ["rev-list", "--no-walk", "--ignore-missing"].into_iter();
+        let words: Vec<&str> = words.chain(part.iter().map(String::as_str)).chain(["--"]).collect();
+        let found = ask_of(git_dir, &words, is_cancelled)?.success()?;
+        there.extend(lines(&found).map(str::to_owned));
     }
-    // git does not keep them from being collected: some may be no more.
-    let words = ["rev-list", "--no-walk", "--ignore-missing"].into_iter();
-    let words: Vec<&str> = words.chain(commits.iter().map(String::as_str)).chain(["--"]).collect();
-    let there = ask_of(git_dir, &words, is_cancelled)?.success()?;
-    Ok(lines(&there).map(str::to_owned).collect())
+    Ok(there)
 }
 
 /// Every commit that a ref or HEAD has been at, as far as git remembers.

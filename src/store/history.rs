@@ -200,6 +200,12 @@ impl Reading<'_> {
         self.sessions.require(&id)
     }
 
+    /// Whether the index does not have a checkpoint any more, or has it marked to be dropped.
+    pub(super) fn is_dropped(&self, id: &CheckpointId) -> Result<bool> {
+        let row = self.ask("find a checkpoint", |tx| tx.checkpoint(id))?.flatten();
+        Ok(row.is_none_or(|row| row.is_pruning()))
+    }
+
     /// Asks the index; `None` where there is none, and where it is damaged: the files are the truth, and
     /// answer in its place. That is told once.
     pub(super) fn ask<T>(
@@ -314,7 +320,11 @@ impl Reading<'_> {
                     Ok(pin) => ListItem::Checkpoint(Box::new(summary(*manifest, pin))),
                     Err(error) => {
                         let path = self.sessions.pin_path(&id);
-                        ListItem::Unreadable { id, path, reason: with_source(&error) }
+                        let reason = match error {
+                            Error::CheckpointUnreadable { reason, .. } => reason,
+                            error => with_source(&error),
+                        };
+                        ListItem::Unreadable { id, path, reason }
                     }
                 };
                 return Some((item, parent));

@@ -1,7 +1,7 @@
 //! The words by which a caller means a checkpoint.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use crate::checkpoint::CheckpointRow;
@@ -138,10 +138,8 @@ impl Store {
             session: spec.session.clone(),
             existing,
         };
+        let session = spec.session.as_ref();
         let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
-        if checkpoints.is_empty() {
-            return Err(no_checkpoint(0));
-        }
         if let Some(id) = spec.among(&checkpoints) {
             let (since, until) = match spec.which {
                 // By its session.
@@ -150,8 +148,12 @@ impl Store {
                 Which::Latest { .. } => (&id, None),
                 Which::Label(_) => return Ok(id),
             };
-            self.refuse_unreadable(&listing, since, spec.session.as_ref(), until, path, monitor)?;
+            self.refuse_unreadable(&listing, Some(since), session, until, path, monitor)?;
             return Ok(id);
+        }
+        self.refuse_unreadable(&listing, None, session, None, path, monitor)?;
+        if checkpoints.is_empty() {
+            return Err(no_checkpoint(0));
         }
         let plain = checkpoints.iter().filter(|it| !it.is_safety());
         match &spec.which {
@@ -169,47 +171,45 @@ impl Store {
     }
 
     /// Refuses to take `since` for the newest there is, or was at the time `until`, where one was recorded after
-    /// it, of `session` or of any, that cannot be read: nobody can say that it is not the one that is meant.
-    /// Safety checkpoints are none.
+    /// it, of `session` or of any, that cannot be read or is gone although nobody has dropped it: nobody can say
+    /// that it is not the one that is meant. Without `since` any is one. Safety checkpoints are none.
     pub(super) fn refuse_unreadable(
         &self,
         listing: &Listing,
-        since: &CheckpointId,
+        since: Option<&CheckpointId>,
         session: Option<&SessionName>,
         until: Option<Timestamp>,
         path: &Path,
         monitor: &dyn Monitor,
     ) -> Result<()> {
-        let unreadable: BTreeMap<&CheckpointId, (&PathBuf, &String)> = listing
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                ListItem::Unreadable { id, path, reason } => Some((id, (path, reason))),
-                ListItem::Checkpoint(_) | ListItem::Legacy(_) => None,
-            })
-            .collect();
-        if unreadable.is_empty() {
-            return Ok(());
-        }
         let Some(reading) = self.read(monitor)? else { return Ok(()) };
         let Some(workspace) = reading.workspace_at(path)? else { return Ok(()) };
         // The one recorded last first.
         let rows = reading.ask("list a workspace", |tx| tx.checkpoints_of_workspace(workspace))?;
         let rows = rows.unwrap_or_default();
-        let Some(place) = rows.iter().position(|row| row.id == *since) else { return Ok(()) };
+        let place = match since {
+            Some(since) => rows.iter().position(|row| row.id == *since).unwrap_or(0),
+            None => rows.len(),
+        };
         let is_meant = |row: &&CheckpointRow| {
             !row.is_safety()
                 && session.is_none_or(|session| row.id.session == *session)
                 && until.is_none_or(|until| row.created_at <= until)
         };
+        let listed: BTreeMap<&CheckpointId, &ListItem> =
+            listing.items.iter().map(|item| (item.id(), item)).collect();
         for row in rows.iter().take(place).filter(is_meant) {
-            if let Some((path, reason)) = unreadable.get(&row.id) {
-                return Err(Error::CheckpointUnreadable {
-                    checkpoint: row.id.clone(),
-                    path: (*path).clone(),
-                    reason: (*reason).clone(),
-                });
-            }
+            let (path, reason) = match listed.get(&row.id) {
+                Some(ListItem::Checkpoint(_) | ListItem::Legacy(_)) => continue,
+                Some(ListItem::Unreadable { path, reason, .. }) => (path.clone(), reason.clone()),
+                // Somebody may have dropped it since it was listed.
+                None if reading.is_dropped(&row.id)? => continue,
+                None => (
+                    reading.sessions.manifest_path(&row.id),
+                    "it is gone although nobody pruned it".to_owned(),
+                ),
+            };
+            return Err(Error::CheckpointUnreadable { checkpoint: row.id.clone(), path, reason });
         }
         Ok(())
     }

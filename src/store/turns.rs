@@ -93,15 +93,13 @@ impl Store {
         if session.is_none()
             && let Some(newest) = listing.checkpoints().filter(|it| !it.is_safety()).last()
         {
-            self.refuse_unreadable(&listing, &newest.id, None, None, path, monitor)?;
+            self.refuse_unreadable(&listing, Some(&newest.id), None, None, path, monitor)?;
         }
         let back = usize::try_from(turn.get()).unwrap_or(usize::MAX) - 1;
         let (workspace, existing) = (path.to_owned(), turns.len());
         let found = turns.into_iter().nth(back).map(|turn| turn.start.id);
-        let found =
-            found.ok_or(GoingBackError::NoTurn { workspace, session: own.clone(), existing })?;
-        self.refuse_unreadable(&listing, &found, Some(&own), None, path, monitor)?;
-        Ok(found)
+        self.refuse_unreadable(&listing, found.as_ref(), Some(&own), None, path, monitor)?;
+        found.ok_or_else(|| GoingBackError::NoTurn { workspace, session: own, existing }.into())
     }
 }
 

@@ -129,6 +129,7 @@ fn what_stands_against_it_is_named_and_nothing_is_written() {
     let error: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(error["code"], "apply-conflicts");
     assert_eq!(error["paths"][0]["path"], "src/b.txt");
+    assert_eq!(error["free"], json!([{"path": "made.txt"}]));
     assert_eq!(ground(&program), before);
     assert!(!program.workspace().join("made.txt").exists());
     // The rest comes by the command that is told, and all of it is not taken for applied then.

@@ -552,6 +552,18 @@ fn a_checkpoint_that_cannot_be_read_is_not_passed_over_for_an_older_one() {
         let content = fs::read_to_string(program.workspace().join("a.txt")).unwrap();
         assert_eq!(content, "later");
     }
+    // Nor is one that is gone passed over, nor is it said that there are none so far back.
+    fs::rename(&manifest, program.root().join("aside")).unwrap();
+    for words in [&["restore", "latest", "--yes"][..], &["rewind", "--yes"]] {
+        let refused = program.run(words).exits(3);
+        let told = "s/2.json: it is gone although nobody pruned it";
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    }
+    fs::rename(program.root().join("aside"), &manifest).unwrap();
+    for words in [&["ls", "s:latest~7"][..], &["rewind", "7", "--session", "s", "--dry-run"]] {
+        let refused = program.run(words);
+        assert!(refused.stderr.contains("checkpoint s:2 cannot be read"), "{}", refused.stderr);
+    }
     // What is named is what is meant.
     program.run(["restore", "s:0", "--yes"]).ok();
     assert_eq!(fs::read_to_string(program.workspace().join("a.txt")).unwrap(), "one");

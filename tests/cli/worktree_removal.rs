@@ -814,3 +814,35 @@ fn a_work_tree_that_nobody_can_look_at_is_not_taken_for_gone() {
     assert_eq!(cat(&program, &removed["kept"], "made.txt"), b"made\n");
     assert_cleared(&program);
 }
+
+/// git names each in a file of its own, most of which are missing at any time.
+#[test]
+fn what_commands_have_put_aside_is_kept_by_refs() {
+    let program = program();
+    let sides = "git checkout -q --detach; echo side > a.txt; git commit -qam side; git rev-parse HEAD; \
+                 echo more > more; git add more; git commit -qm more; git rev-parse HEAD; \
+                 git checkout -q HEAD~2; echo mine > a.txt; git commit -qam mine; \
+                 rm -r $(git rev-parse --git-dir)/logs;";
+    // What was not committed before a merge that leaves no other trace.
+    let squashed = "echo work > src/b.txt; git merge -q --squash --autostash $(cat side); \
+                    git checkout -q --theirs a.txt; git add a.txt; git rev-parse MERGE_AUTOSTASH";
+    // What a cherry-pick of several has not come to.
+    let picked = "git cherry-pick $(cat side more)";
+    for (script, options) in [(squashed, &[][..]), (picked, &["--discard"])] {
+        let save = "$(git rev-parse --git-dir)";
+        let script = format!(
+            "({sides}) > {save}/said; sed -n 1p {save}/said > side; sed -n 2p {save}/said > more; cat more; {script}"
+        );
+        let run = exec(&program, &[], &format!("{script}; exit 0")).ok();
+        let (id, _) = only(&program);
+        let remove = [&["worktree", "remove", &id, "--yes"], options].concat();
+        program.run(remove).ok();
+        assert_cleared(&program);
+        let commits: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 40).collect();
+        let wanted = if options.is_empty() { commits[1] } else { commits[0] };
+        assert!(led_to(&program).iter().any(|it| it == wanted), "{run:?}");
+        if options.is_empty() {
+            assert_eq!(program.git(["show", &format!("{wanted}:src/b.txt")]), "work");
+        }
+    }
+}
