@@ -285,6 +285,8 @@ impl Merge {
         monitor: &dyn Monitor,
     ) -> Result<Resolved> {
         let mut skips = self.purged_in_both(&entries);
+        let not_held = entries.iter().filter(|entry| is_omitted(entry).is_some());
+        let not_held: HashSet<RelPath> = not_held.map(|entry| entry.path.clone()).collect();
         let mut then: BTreeMap<RelPath, Entry> =
             entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let (mut touched, mut merged) = (BTreeMap::new(), BTreeMap::new());
@@ -303,7 +305,10 @@ impl Merge {
                 Some(theirs) => then.insert(path.clone(), theirs.clone()),
                 None => then.remove(path),
             };
-            if theirs.and_then(is_omitted).is_some() {
+            // What is below something that theirs does not hold is not there, and was not deleted.
+            let is_unknown =
+                theirs.is_none() && path.ancestors().any(|above| not_held.contains(&above));
+            if is_unknown || theirs.and_then(is_omitted).is_some() {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }

@@ -311,15 +311,20 @@ fn what_a_sparse_checkout_leaves_out_stands_against_it_and_comes_once_it_is_adde
 #[test]
 fn what_the_sparse_checkout_of_the_run_leaves_out_is_named_and_comes_by_its_commits() {
     let nodes = [("in/a", file("0")), ("out/changed", file("0")), ("out/same", file("0"))];
-    for is_merged in [false, true] {
+    for (is_own, is_merged) in [(false, false), (false, true), (true, true)] {
         let checkout = Checkout::new(nodes.clone());
         git(&checkout.top, &["switch", "-q", "-c", "other"]);
         fs::write(checkout.top.join("out/changed"), "1").unwrap();
         commit(&checkout.top, "other");
         git(&checkout.top, &["switch", "-q", "main"]);
-        // A work tree that is made from it is one, too.
-        git(&checkout.top, &["sparse-checkout", "set", "in"]);
+        if !is_own {
+            // A work tree that is made from it is one, too.
+            git(&checkout.top, &["sparse-checkout", "set", "in"]);
+        }
         let (id, path) = checkout.run(|top| {
+            if is_own {
+                git(top, &["sparse-checkout", "set", "in"]);
+            }
             if is_merged {
                 git(top, &["merge", "-q", "--no-edit", "other"]);
             }
@@ -429,12 +434,13 @@ fn what_the_run_has_ignored_since_is_not_taken_for_deleted() {
         tree::build(top, [(".gitignore", file("draft/\n"))]);
         fs::remove_file(top.join("draft/y")).unwrap();
     });
+    // Nor is what was changed here meanwhile a conflict.
+    fs::write(checkout.top.join("draft/x"), "changed").unwrap();
     let outcome = checkout.bring(id);
     assert_eq!((outcome.changed, skips(&outcome)), (1, vec!["draft ignored".to_owned()]));
     assert_eq!(read(&checkout.top, ".gitignore"), "draft/\n");
-    for name in ["draft/x", "draft/y"] {
-        assert_eq!(read(&checkout.top, name), "draft");
-    }
+    assert_eq!(read(&checkout.top, "draft/x"), "changed");
+    assert_eq!(read(&checkout.top, "draft/y"), "draft");
 }
 
 #[test]
