@@ -103,14 +103,13 @@ fn is_omitted(entry: &Entry) -> Option<SkipReason> {
     }
 }
 
-/// Why a side without an entry of a path does not say that nothing is there: what is above it was left out, or
-/// not listed whole.
-fn unknown(entries: &BTreeMap<RelPath, Entry>, path: &RelPath) -> Option<SkipReason> {
-    match path.ancestors().filter_map(|above| entries.get(&above)).last()?.kind {
-        EntryKind::Omitted { reason, .. } => Some(SkipReason::NotCaptured(reason)),
-        EntryKind::Dir { listed: Listed::Partial } => Some(SkipReason::NoEvidence),
-        _ => None,
-    }
+/// Whether that `entries` have none of a path says nothing of it: what is above it is not held, or not listed
+/// whole. It was not deleted then.
+fn is_unknown(entries: &BTreeMap<RelPath, Entry>, path: &RelPath) -> bool {
+    let deepest = path.ancestors().filter_map(|above| entries.get(&above)).last();
+    deepest.is_some_and(|entry| {
+        matches!(entry.kind, EntryKind::Omitted { .. } | EntryKind::Dir { listed: Listed::Partial })
+    })
 }
 
 /// Something that is found out once it is needed.
@@ -285,8 +284,6 @@ impl Merge {
         monitor: &dyn Monitor,
     ) -> Result<Resolved> {
         let mut skips = self.purged_in_both(&entries);
-        let not_held = entries.iter().filter(|entry| is_omitted(entry).is_some());
-        let not_held: HashSet<RelPath> = not_held.map(|entry| entry.path.clone()).collect();
         let mut then: BTreeMap<RelPath, Entry> =
             entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let (mut touched, mut merged) = (BTreeMap::new(), BTreeMap::new());
@@ -305,10 +302,9 @@ impl Merge {
                 Some(theirs) => then.insert(path.clone(), theirs.clone()),
                 None => then.remove(path),
             };
-            // What is below something that theirs does not hold is not there, and was not deleted.
-            let is_unknown =
-                theirs.is_none() && path.ancestors().any(|above| not_held.contains(&above));
-            if is_unknown || theirs.and_then(is_omitted).is_some() {
+            if (theirs.is_none() && is_unknown(&then, path))
+                || theirs.and_then(is_omitted).is_some()
+            {
                 // There is nothing to be put back; the plan says so.
                 continue;
             }
@@ -345,14 +341,6 @@ impl Merge {
                         Err(collision) => Settled::Conflict(collision),
                     }
                 }
-                // That nothing is there theirs may not say at all.
-                Settled::Conflict(Collision::NoTheirs) => match unknown(&then, path) {
-                    Some(reason) => {
-                        skips.push(Skip { path: path.clone(), reason });
-                        Settled::Stays
-                    }
-                    None => settled,
-                },
                 settled => settled,
             };
             let wanted = match settled {
