@@ -181,8 +181,8 @@ impl Walked {
 ///
 /// # Errors
 /// [`Error::Cancelled`]; [`Error::Io`] where the root cannot be listed or is no longer at its path
-/// in the end, or where there are no handles or no memory left to look with; [`Error::WorkspaceTooWide`] where it is a store. What is wrong below the root is in
-/// the result.
+/// in the end, or where there are no handles or no memory left to look with;
+/// [`Error::WorkspaceTooWide`] where it is a store. What is wrong below the root is in the result.
 ///
 /// # Concurrency
 /// Blocks; threads of its own do the work, and none of rayon's global pool. May be called from

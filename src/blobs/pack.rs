@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 
 use crate::disk::{Dir, FileKind, FileStat, check_size, file_stat};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, IoContext, Result, not_understood};
 use crate::hash::{BlobHash, Digest};
 use crate::id::PackId;
 use crate::limits;
@@ -118,7 +118,11 @@ impl Pack {
         self.kept.is_some()
     }
 
-    /// Its file; `None` where it has to be opened for this and its name does not lead to it any more.
+    /// Its file; `None` where it has to be opened for this and there is no such name any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also where another file has its name: whoever took this one for gone would take that
+    /// one away.
     pub(super) fn file(&self) -> Result<Option<Arc<File>>> {
         if let Some(kept) = &self.kept {
             return Ok(Some(Arc::clone(kept)));
@@ -126,8 +130,12 @@ impl Pack {
         let Some(file) = self.dir.try_open_file(file_name(self.id).as_bytes())? else {
             return Ok(None);
         };
-        let is_it = self.is_as_opened(&file_stat(&file, &self.path)?);
-        Ok(is_it.then(|| Arc::new(file)))
+        // Links and permission bits may be others.
+        let now = file_stat(&file, &self.path)?;
+        if !self.stat.is_same_inode(&now) || self.stat.size != now.size {
+            return Err(not_understood(&self.path, "another file has taken its place"));
+        }
+        Ok(Some(Arc::new(file)))
     }
 
     /// Its file. For messages.

@@ -99,6 +99,7 @@ impl Store {
         adopt_own(&access, &session)?;
         repair_session_file(&access, &session, monitor);
         let (mut operation, foundation) = begin(&access, &open, OperationKind::Capture)?;
+        require_own_manifests(&access, &foundation)?;
         let Foundation { mut base, parent, takes_hints } = foundation;
 
         if let Some(base) = &base {
@@ -405,9 +406,6 @@ pub(super) fn adopt_all(access: &Access) -> Result<()> {
 }
 
 /// Registers the operation and, in the same transaction, chooses what it builds on.
-///
-/// # Errors
-/// [`Error::IndexDamaged`] where the index knows that from another manifest than the one that is there.
 pub(super) fn begin<'a>(
     access: &'a Access,
     open: &OpenWorkspace,
@@ -419,14 +417,21 @@ pub(super) fn begin<'a>(
         let foundation = foundation(tx, id, described.as_ref())?;
         Ok((foundation.base.as_ref().map(|base| base.id.clone()), foundation))
     };
-    let (operation, foundation) = Operation::begin(access, kind, Some(id), choose)?;
-    if let Some(base) = &foundation.base {
-        adoption::require_own_manifest(access, &base.id, base.digest)?;
-    }
-    if let Some(parent) = &foundation.parent {
-        adoption::require_own_manifest(access, &parent.id, parent.digest)?;
-    }
-    Ok((operation, foundation))
+    Operation::begin(access, kind, Some(id), choose)
+}
+
+/// Requires that the index knows what is built on from the manifests that are there.
+///
+/// # Errors
+/// [`Error::IndexDamaged`].
+fn require_own_manifests(access: &Access, foundation: &Foundation) -> Result<()> {
+    let base = foundation.base.as_ref().map(|base| (&base.id, base.digest));
+    let parent = foundation.parent.as_ref().map(|parent| (&parent.id, parent.digest));
+    // Most often they are one.
+    let parent = parent.filter(|parent| base != Some(*parent));
+    base.into_iter()
+        .chain(parent)
+        .try_for_each(|(id, digest)| adoption::require_own_manifest(access, id, digest))
 }
 
 /// What an operation would build on that only looks: nothing is registered, so a prune may take the

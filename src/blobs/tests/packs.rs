@@ -8,12 +8,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
 
 use super::{Store, content, flip, frame_of, make_fifo, zstd_decodes};
+use crate::blobs::pack::{InPack, Pack};
 use crate::blobs::{Blobs, CopyError, Presence, frame};
 use crate::disk::Dir;
 use crate::error::Error;
@@ -207,6 +209,36 @@ fn a_pack_is_written_as_the_format_says_and_plain_tools_read_it() {
     }
     assert!(!packs.holds(BlobHash::of(b"another")).unwrap());
     assert_eq!((store.files().len(), store.temps()), (1, 0));
+}
+
+/// Who takes a pack for gone, or for one without blobs, takes it away.
+#[test]
+fn a_pack_that_is_opened_for_each_reading_is_gone_only_when_nothing_has_its_name() {
+    let store = Store::in_memory();
+    let (contents, lines) = small(70);
+    let path = store.pack(&contents);
+    let id = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    let dir = Arc::new(Dir::open(&store.packs()).unwrap());
+    let pack = Pack::open(&dir, id, false).unwrap();
+    assert!(!pack.is_kept_open());
+    let hash = lines[0].0;
+    let is_readable = || {
+        let is_found = matches!(pack.find(hash), Ok(InPack::At(_)));
+        is_found && pack.frames().unwrap().len() == lines.len()
+    };
+    assert!(is_readable());
+    // A backup links it, or somebody changes who may read it.
+    let (linked, other) = (store.root().join("linked"), store.root().join("other"));
+    fs::hard_link(&path, &linked).unwrap();
+    assert!(is_readable());
+    fs::copy(&path, &other).unwrap();
+    fs::rename(&other, &path).unwrap();
+    assert!(pack.frames().is_err());
+    assert!(pack.find(lines[30].0).is_err());
+    assert!(store.opened().read(hash, 30).is_ok());
+    fs::remove_file(&path).unwrap();
+    assert_eq!(pack.frames().unwrap(), []);
+    assert!(matches!(pack.find(lines[60].0), Ok(InPack::Gone)));
 }
 
 #[test]
