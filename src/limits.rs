@@ -64,7 +64,7 @@ pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A pack never holds more blobs than this: its trailer is read into memory by a collection.
 pub const PACK_FRAMES_MAX: u32 = 1 << 16;
 
-/// How many packs a process keeps open at a time; it opens the others whenever it reads in them. A process
+/// How many packs one look at the store keeps open at a time; it opens the others whenever it reads in them. A process
 /// may often have no more than 256 files open, and has others.
 pub const PACKS_OPEN_MAX: usize = 64;
 

@@ -206,12 +206,9 @@ fn print(outcome: &CaptureOutcome, context: &mut Context) -> io::Result<()> {
             printer.hanging("not held: ", &omitted(&outcome.counts.omitted))?;
         }
         if let Some(dropped) = told(&outcome.dropped) {
-            let keep = format::number(u64::from(context.settings.values.upkeep.rule.keep));
-            let rules = format!("the newest {keep} of a session stay, and what is pinned");
-            printer.hanging(
-                "dropped: ",
-                &format!("{dropped}, by the rules of retention (`retention.keep`): {rules}"),
-            )?;
+            let text =
+                format!("{dropped}, by the rules of retention (`retention.keep` and its like)");
+            printer.hanging("dropped: ", &text)?;
         }
         printer.flush()?;
         if let Some(first) = &outcome.first_unknown {

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use serde::Serialize;
 use turnpoint::path::printable;
 use turnpoint::{Error, ErrorClass, GoingBackError, IsolationError};
@@ -363,12 +364,19 @@ fn meant_by(word: &str) -> Option<&'static str> {
 /// Tells what clap has to say: help and version on standard output, what is wrong with the arguments
 /// on standard error.
 pub(crate) fn usage(mut error: clap::Error) -> Exit {
-    if error.kind() == ErrorKind::UnknownArgument {
+    if let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested) {
         // That what looks like an option could be meant as a path leads nobody on.
-        error.remove(ContextKind::Suggested);
+        let is_useful = |tip: &StyledStr| !tip.to_string().contains(" as a value");
+        let useful: Vec<StyledStr> = tips.into_iter().filter(is_useful).collect();
+        if !useful.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(useful));
+        }
     }
+    // The commands below `worktree` and the like are others.
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let is_first = usage.contains("turnpoint [") || usage.contains("turnpoint <");
     let word = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(word)) => meant_by(word),
+        Some(ContextValue::String(word)) if is_first => meant_by(word),
         _ => None,
     };
     if let Some(meant) = word {

@@ -446,13 +446,18 @@ fn remove(arguments: &RemoveArguments, context: &mut Context) -> Outcome<Exit> {
                 context.printer.flush()?;
                 return Err(ask::needs_yes("removing a work tree with work in it"));
             }
-            let ignored = run.content.as_ref().map_or(0, |content| content.ignored.files);
+            let ignored = run.content.as_ref().map(|content| content.ignored.files);
             let question = if arguments.discard {
                 "Remove it, with what could not be held?"
-            } else if ignored > 0 && !arguments.hold.ignored {
-                "Remove it, once the rest is held, and lose these (--ignored holds them, too)?"
             } else {
-                "Remove it, once all of it is held?"
+                match ignored {
+                    _ if arguments.hold.ignored => "Remove it, once all of it is held?",
+                    Some(0) => "Remove it, once all of it is held?",
+                    Some(_) => {
+                        "Remove it, once the rest is held, and lose these (--ignored holds them, too)?"
+                    }
+                    None => "Remove it, once what git does not ignore is held?",
+                }
             };
             if !ask::confirm(context, question)? {
                 return Ok(Exit::Refused);

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::asking::{TRIES_MAX, UNDISTURBED, ask, ask_of, write};
+use super::asking::{UNDISTURBED, ask, ask_of, write};
 use super::{Answer, DURABLE, Ending, GitError, POLL, Repository, finish, joined, surrounded};
 use crate::disk::{self, Lock};
 use crate::error::{Error, Result};
@@ -16,6 +16,9 @@ use crate::path::{RelPath, printable};
 
 /// How many commits are asked about at a time: a list of arguments has a greatest length.
 const COMMITS_ASKED: usize = 500;
+
+/// How often it is tried to write the configuration beside somebody who does.
+const CONFIG_TRIES: u32 = 10;
 
 /// What git locks a work tree with while it makes it.
 const BEING_MADE: &str = "initializing";
@@ -203,7 +206,8 @@ pub(crate) fn delete_branch(
             ended => ended?,
         }
     }
-    forget_branch(common_dir, branch)?;
+    // The branch is gone, and git itself does no more than warn where its section stays.
+    drop(forget_branch(common_dir, branch));
     Ok(None)
 }
 
@@ -221,7 +225,7 @@ fn forget_branch(common_dir: &Path, branch: &str) -> Result<(), GitError> {
     while is_known()? {
         match ask_of(common_dir, &words, UNDISTURBED)?.success() {
             // git does not wait for who writes there at this moment.
-            Err(_) if tries < TRIES_MAX => {
+            Err(_) if tries < CONFIG_TRIES => {
                 tries += 1;
                 std::thread::sleep(POLL);
             }

@@ -91,6 +91,7 @@ fn there<T>(looked: Result<T>) -> Result<Option<T>, Stop> {
     match looked {
         Ok(found) => Ok(Some(found)),
         Err(error) if disk::is_gone(&error) => Ok(None),
+        Err(error) if error.is_lack() => Err(Stop::Failed(error)),
         Err(error @ Error::Io { .. }) => Err(left(error.with_source())),
         Err(error) => Err(Stop::Failed(error)),
     }

@@ -114,7 +114,7 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
     let stage = match repository {
         _ if is_half_made => Stage::HalfMade,
         Some(repository) if leads_there => Stage::Whole(WorkTree { repository }),
-        _ if is_gone(&path)? => Stage::Gone,
+        _ if is_nothing_at(&path)? => Stage::Gone,
         // git was killed before it had put anything there, or while it took away what it had made.
         _ if is_making => Stage::HalfMade,
         // What lies elsewhere is another's, and so is what has a repository of its own there.
@@ -131,10 +131,12 @@ pub(crate) fn find(record: &RunRecord) -> Result<Found> {
 }
 
 /// Whether nothing is at `path`. That nobody can say is an error: it may come back.
-fn is_gone(path: &Path) -> Result<bool> {
+fn is_nothing_at(path: &Path) -> Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(true)
+        }
         Err(source) => Err(Error::Io { verb: "look at", path: path.to_owned(), source }),
     }
 }

@@ -46,7 +46,8 @@ pub(crate) fn look_for_content(
             return Err(Error::Cancelled);
         }
         match entry.blob() {
-            Some((hash, size)) if !packs.holds(hash)? => {
+            // Of a pack that cannot be read the look says more, where it is needed.
+            Some((hash, size)) if !packs.holds(hash).unwrap_or(false) => {
                 Ok(lost(entry, blobs.look(hash, size, None)?))
             }
             _ => Ok(None),

@@ -101,8 +101,9 @@ pub(super) fn evict_if_needed(
         }
         tally.told_at = (outcome.short_bytes > 0).then(Timestamp::now);
         tally.content_bytes = Some(outcome.content_bytes);
-        // Where nobody had counted it may have been enough.
-        outcome.because.is_some()
+        // Where nobody had counted the content may fit the budget. What is to be swept counts as free: that
+        // the disk is short says that it is time.
+        is_low || outcome.because.is_some()
     } else {
         tally = Tally { content_bytes: known, told_at: None };
         false

@@ -406,5 +406,10 @@ pub(super) fn sweep_if_due(access: &Access, is_tight: bool, monitor: &dyn Monito
     }
     retention::finish_pruning(access)?;
     // The next capture of the workspace waits for this one.
-    sweep(access, Effort::One, monitor).map(|_| ())
+    let swept = sweep(access, Effort::One, monitor);
+    if matches!(swept, Err(Error::IndexDamaged { .. })) {
+        // It is told, and not every capture reads all manifests to tell it again.
+        disk::touch(&file)?;
+    }
+    swept.map(|_| ())
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::access::{Access, OpenWorkspace};
 use crate::checkpoint::CheckpointRow;
-use crate::error::{GoingBackError, Result};
+use crate::error::{Error, GoingBackError, Result};
 use crate::id::{CheckpointId, Seq};
 use crate::manifest::{Coverage, Entry, EntryKind, Listed, RestoreVerb, tree_differences};
 use crate::monitor::Monitor;
@@ -147,7 +147,12 @@ fn before(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<Be
         while let Some((_, safety)) =
             elsewhere.next_if(|(at, _)| place.is_some_and(|place| *at < place))
         {
-            if let Some(record) = &access.sessions.require(safety)?.0.restore {
+            let manifest = match access.sessions.require(safety) {
+                // It was dropped since.
+                Err(Error::CheckpointNotFound { .. }) if is_dropped(access, safety)? => continue,
+                required => required?.0,
+            };
+            if let Some(record) = &manifest.restore {
                 left.add_older(after_of(access, safety, record)?);
                 others.push(safety.clone());
             }
@@ -168,6 +173,12 @@ fn before(access: &Access, open: &OpenWorkspace, id: &CheckpointId) -> Result<Be
     };
     let through = [others, parts].concat();
     Ok(Before { target: load_target(access, open, &only, false)?, left, through })
+}
+
+/// Whether the index does not have a checkpoint any more, or has it marked to be dropped.
+fn is_dropped(access: &Access, id: &CheckpointId) -> Result<bool> {
+    let row = access.index.read("find a checkpoint", |tx| tx.checkpoint(id))?;
+    Ok(row.is_none_or(|row| row.is_pruning()))
 }
 
 /// How many numbers between a checkpoint and the one before it are of checkpoints that are gone, as far as is

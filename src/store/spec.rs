@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, NoneSoOld, Result};
 use crate::id::{CheckpointId, Seq, SessionName};
 use crate::monitor::Monitor;
+use crate::sessions::Found;
 use crate::store::Store;
 use crate::store::history::{CheckpointSummary, ListItem, ListQuery, Listing};
 
@@ -129,29 +130,33 @@ impl Store {
             return Ok(CheckpointId { session: reading.session(session)?, seq });
         }
         let mut listing = self.list(&ListQuery::Workspace(path.to_owned()), monitor)?;
-        if let Some(session) = &spec.session {
-            let session = self.reading(session, monitor)?.session(session)?;
-            listing.items.retain(|item| item.id().session == session);
+        let canonical = |name| self.reading(name, monitor)?.session(name);
+        let session = spec.session.as_ref().map(canonical).transpose()?;
+        if let Some(session) = &session {
+            listing.items.retain(|item| item.id().session == *session);
         }
+        let session = session.as_ref();
         let no_checkpoint = |existing| Error::NoCheckpoint {
             workspace: path.to_owned(),
             session: spec.session.clone(),
             existing,
         };
-        let session = spec.session.as_ref();
+        let until = match spec.which {
+            Which::At(at) => Some(at),
+            _ => None,
+        };
         let checkpoints: Vec<&CheckpointSummary> = listing.checkpoints().collect();
         if let Some(id) = spec.among(&checkpoints) {
-            let (since, until) = match spec.which {
+            let since = match spec.which {
                 // By its session.
-                Which::Seq(_) => (newest(&checkpoints).map_or(&id, |newest| &newest.id), None),
-                Which::At(at) => (&id, Some(at)),
-                Which::Latest { .. } => (&id, None),
+                Which::Seq(_) => newest(&checkpoints).map_or(&id, |newest| &newest.id),
+                Which::At(_) | Which::Latest { .. } => &id,
                 Which::Label(_) => return Ok(id),
             };
             self.refuse_unreadable(&listing, Some(since), session, until, path, monitor)?;
             return Ok(id);
         }
-        self.refuse_unreadable(&listing, None, session, None, path, monitor)?;
+        self.refuse_unreadable(&listing, None, session, until, path, monitor)?;
         if checkpoints.is_empty() {
             return Err(no_checkpoint(0));
         }
@@ -202,8 +207,12 @@ impl Store {
             let (path, reason) = match listed.get(&row.id) {
                 Some(ListItem::Checkpoint(_) | ListItem::Legacy(_)) => continue,
                 Some(ListItem::Unreadable { path, reason, .. }) => (path.clone(), reason.clone()),
-                // Somebody may have dropped it since it was listed.
-                None if reading.is_dropped(&row.id)? => continue,
+                // Somebody may have made or dropped it since the others were listed.
+                None if !matches!(reading.sessions.read(&row.id), Found::Absent)
+                    || reading.is_dropped(&row.id)? =>
+                {
+                    continue;
+                }
                 None => (
                     reading.sessions.manifest_path(&row.id),
                     "it is gone although nobody pruned it".to_owned(),

@@ -17,7 +17,7 @@ use crate::manifest::{
 };
 use crate::monitor::Monitor;
 use crate::path::RelPath;
-use crate::sessions::Found;
+use crate::sessions::{Found, with_source};
 use crate::store::comparing::{Presence, standing};
 use crate::store::history::{ListItem, ListQuery};
 use crate::store::left::LeftByRestores;
@@ -117,7 +117,7 @@ impl Store {
     ) -> Result<PathHistory> {
         let reading = self.reading(session, monitor)?;
         let session = reading.session(session)?;
-        let (own, unreadable) = reading.manifests(reading.items(reading.ids_of(&session)?)?);
+        let (own, mut unreadable) = reading.manifests(reading.items(reading.ids_of(&session)?)?);
         let mut workspaces: BTreeSet<WorkspaceId> = own.iter().map(|it| it.workspace).collect();
         if let Some(here) = reading.workspace_at(root)?
             && workspaces.contains(&here)
@@ -125,9 +125,19 @@ impl Store {
             workspaces = BTreeSet::from([here]);
         }
         // What was there before a restore is mostly in another session: that of the workspace.
-        let (mut manifests, _) =
+        let (mut manifests, others) =
             reading.manifests(reading.items(reading.candidates(&workspaces)?)?);
         manifests.retain(|manifest| workspaces.contains(&manifest.workspace));
+        // What a restore did that is not known there is taken for the doing of what comes after it.
+        let is_restore = |item: &ListItem| {
+            let row = reading.ask("find a checkpoint", |tx| tx.checkpoint(item.id()));
+            Ok::<_, Error>(row?.flatten().is_some_and(|row| row.is_safety()))
+        };
+        for item in others.into_iter().filter(|item| item.id().session != session) {
+            if is_restore(&item)? {
+                unreadable.push(item);
+            }
+        }
         let mut history = PathHistory { unreadable, ..PathHistory::default() };
         let mut before: BTreeMap<WorkspaceId, State> = BTreeMap::new();
         let mut left: BTreeMap<WorkspaceId, LeftByRestores> = BTreeMap::new();
@@ -144,8 +154,18 @@ impl Store {
             }
             let left = left.entry(workspace).or_default();
             let after = match &manifest.restore {
-                Some(record) => read_entries(&reading.blobs, &record.after)?,
-                None => Vec::new(),
+                Some(record) => read_entries(&reading.blobs, &record.after),
+                None => Ok(Vec::new()),
+            };
+            let after = match after {
+                // One session is not stopped by what another has lost.
+                Err(error) if !is_own && error.is_lost_content() => {
+                    let path = reading.sessions.manifest_path(&manifest.id);
+                    let (id, reason) = (manifest.id, with_source(&error));
+                    history.unreadable.push(ListItem::Unreadable { id, path, reason });
+                    continue;
+                }
+                after => after?,
             };
             if !is_own {
                 left.add_newer(after);

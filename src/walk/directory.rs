@@ -284,7 +284,7 @@ impl Tree {
         let mut own = OwnRules { repository: repository.is_some(), ignore_file: false };
         if has_ignore_file
             && let Ok(file) = path.join(b".gitignore")
-            && let Ok(Some(stat)) = dir.stat(b".gitignore")
+            && let Some(stat) = self.unless_lacking(dir.stat(b".gitignore"))
             // git does not follow a symlink here either.
             && stat.kind == FileKind::File
         {
@@ -581,7 +581,7 @@ impl Tree {
 
     /// Whether the directory at `path` says of itself that it is a store.
     pub(super) fn is_store_at(&self, path: &RelPath) -> bool {
-        matches!(self.root.try_open_dir(path), Ok(Some(dir)) if self.is_store(&dir))
+        self.unless_lacking(self.root.try_open_dir(path)).is_some_and(|dir| self.is_store(&dir))
     }
 
     /// Whether the directory's `format.json` says that it is a store of checkpoints.

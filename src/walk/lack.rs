@@ -27,9 +27,19 @@ impl Tree {
         }
     }
 
+    /// What was looked for; nothing where it cannot be looked at, of which is noted what stands in the way of
+    /// every look.
+    pub(super) fn unless_lacking<T>(&self, looked: Result<Option<T>>) -> Option<T> {
+        looked.unwrap_or_else(|error| {
+            self.note_lack(error);
+            None
+        })
+    }
+
     /// Fails where the system had nothing left to look with at some time. Asked at the end of each walk: one
     /// that took what it did not see for unreadable would make a checkpoint without it.
     pub(super) fn require_no_lack(&self) -> Result<()> {
-        locked(&self.found).lack.take().map_or(Ok(()), Err)
+        let lack = locked(&self.found).lack.take().or_else(|| self.rule_files.take_lack());
+        lack.map_or(Ok(()), Err)
     }
 }

@@ -18,7 +18,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 
 use crate::disk::{self, FileStat};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::git::Repository;
 use crate::hash::{BlobHash, Digest};
 use crate::limits;
@@ -72,6 +72,8 @@ struct FilesRead {
     inside: Vec<InsideFile>,
     outside: Vec<IgnoreFile>,
     skipped: Vec<(PathBuf, String)>,
+    /// That the system had nothing left to read one with.
+    lack: Option<Error>,
 }
 
 /// An ignore file in the tree.
@@ -201,8 +203,16 @@ impl RuleFiles {
         read.unwrap_or_else(|error| {
             let reason = std::error::Error::source(&error).map(ToString::to_string);
             self.skip(path, reason.unwrap_or_else(|| error.to_string()));
+            if error.is_lack() {
+                locked(&self.read).lack.get_or_insert(error);
+            }
             None
         })
+    }
+
+    /// Why the walk cannot go by the rules that are there, if it cannot.
+    pub(super) fn take_lack(&self) -> Option<Error> {
+        locked(&self.read).lack.take()
     }
 
     fn skip(&self, path: &Path, reason: String) {

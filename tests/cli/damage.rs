@@ -541,6 +541,7 @@ fn a_checkpoint_that_cannot_be_read_is_not_passed_over_for_an_older_one() {
     for (code, words) in [
         (3, &["restore", "latest", "--yes"][..]),
         (3, &["restore", "s:latest", "--yes"]),
+        (3, &["restore", "S:latest", "--yes"]),
         (3, &["restore", "--at", "now", "--yes"]),
         (3, &["rewind", "--yes"]),
         (3, &["rewind", "--session", "s", "--yes"]),
@@ -552,6 +553,9 @@ fn a_checkpoint_that_cannot_be_read_is_not_passed_over_for_an_older_one() {
         let content = fs::read_to_string(program.workspace().join("a.txt")).unwrap();
         assert_eq!(content, "later");
     }
+    // One that was made after the time that is asked for is not meant.
+    let old = program.run(["ls", "--at", "2000-01-01"]).exits(2);
+    assert!(old.stderr.contains("no checkpoint is as old"), "{}", old.stderr);
     // Nor is one that is gone passed over, nor is it said that there are none so far back.
     fs::rename(&manifest, program.root().join("aside")).unwrap();
     for words in [&["restore", "latest", "--yes"][..], &["rewind", "--yes"]] {

@@ -883,6 +883,8 @@ fn the_words_of_other_tools_lead_to_what_does_the_same() {
         let tip = format!("tip: a similar subcommand exists: '{meant}'");
         assert!(refused.stderr.contains(&tip), "{}", refused.stderr);
     }
+    let below = program.run(["worktree", "status"]).exits(2);
+    assert!(!below.stderr.contains("'diff'"), "{}", below.stderr);
     let unknown = program.run(["log", "--stat"]).exits(2);
     assert!(!unknown.stderr.contains("as a value"), "{}", unknown.stderr);
     let range = program.run(["diff", "s:0..1"]).exits(2);

@@ -137,12 +137,13 @@ fn a_capture_whose_calls_fail_says_so_and_loses_nothing() {
 #[test]
 fn what_cannot_be_opened_for_want_of_handles_or_memory_is_not_left_out() {
     let mut scene = scene();
+    fs::write(scene.program.workspace().join(".gitignore"), "nothing\n").unwrap();
     scene.capture();
     let log = scene.program.root().join("strace");
-    let directory = scene.program.workspace().join("d");
-    // By its path and as it is named in its directory.
-    let paths = ["-P", directory.to_str().unwrap(), "-P", "d"];
-    let capture_under = |error: &str| {
+    let capture_under = |error: &str, name: &str| {
+        // By its path and as it is named in its directory.
+        let path = scene.program.workspace().join(name);
+        let paths = ["-P", path.to_str().unwrap(), "-P", name];
         let inject = format!("inject=openat,openat2:error={error}");
         let trace =
             ["strace", "-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat,openat2"];
@@ -150,11 +151,14 @@ fn what_cannot_be_opened_for_want_of_handles_or_memory_is_not_left_out() {
         run(&mut scene.program.under(&wrapper, ["capture", "--session", "s"]))
     };
     for error in ["EMFILE", "ENFILE", "ENOMEM"] {
-        capture_under(error).exits(1);
-        assert!(!scene.program.store().join("s/1.json").exists(), "{error}");
+        // Nor is what git ignores taken in.
+        for name in ["d", ".gitignore"] {
+            capture_under(error, name).exits(1);
+            assert!(!scene.program.store().join("s/1.json").exists(), "{error} at {name}");
+        }
     }
     // What says something of the directory itself is told, and the rest is held.
-    let captured = capture_under("EIO").exits(4);
+    let captured = capture_under("EIO", "d").exits(4);
     assert!(captured.stderr.contains("d: io-error"), "{}", captured.stderr);
     scene.assert_whole("a directory that could not be opened");
 }
