@@ -24,7 +24,7 @@ use crate::support::program::{Program, Run, run};
 
 /// Contents that all actors use again and again, so that the same blobs die and are born anew.
 const POOL: usize = 200;
-const ROUND: Duration = Duration::from_secs(15);
+const ROUND: Duration = Duration::from_secs(10);
 /// Of the newest checkpoints of a session, those that no retention takes.
 const KEPT_FOR_SURE: usize = 18;
 /// What is never captured and never touched.
@@ -238,7 +238,7 @@ fn seed() -> u64 {
 
 fn lasts() -> Duration {
     let minutes = std::env::var("TURNPOINT_SOAK_MINUTES").map(|text| text.parse::<u64>().unwrap());
-    Duration::from_secs(minutes.map_or(30, |minutes| 60 * minutes))
+    Duration::from_secs(minutes.map_or(20, |minutes| 60 * minutes))
 }
 
 fn collect(program: &Program, hours_later: u64) -> Run {
