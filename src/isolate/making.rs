@@ -246,10 +246,14 @@ pub(super) fn leave(top: &Path) {
     for _ in 0..LEAVE_TRIES {
         match disk::try_lock_directory(&place, LockKind::Exclusive) {
             Ok(Some(_alone)) => {
-                let names = disk::list_dir(&place).unwrap_or_default();
-                if matches!(names.as_slice(), [(name, _)] if name == OWN_RULES.as_bytes()) {
+                let (names, rules) = (disk::list_dir(&place), place.join(OWN_RULES));
+                let are_ours = || {
+                    disk::read_small(&rules, limits::SMALL_FILE_BYTES_MAX)
+                        .is_ok_and(|text| text.as_deref() == Some(b"*\n"))
+                };
+                if names.is_ok_and(|names| names.len() == 1) && are_ours() {
                     // What stays is found, and goes, the next time.
-                    drop(disk::remove_file(&place.join(OWN_RULES)));
+                    drop(disk::remove_file(&rules));
                 }
                 disk::remove_directory_if_empty(&place);
                 break;

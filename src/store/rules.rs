@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::disk::{self, Dir, FileKind, FileStat};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::Entry;
 use crate::monitor::Monitor;
 use crate::path::RelPath;
@@ -33,12 +33,17 @@ impl Store {
                 let (Some(above), Some((hash, size))) = (above, entry.blob()) else {
                     return Ok(());
                 };
-                // One that is empty was begun here, by who was killed over it.
-                let is_begun = |it: FileStat| it.kind == FileKind::File && it.size == 0 && size > 0;
-                if !above.stat(name)?.is_none_or(is_begun) {
+                let is_empty = |it: FileStat| it.kind == FileKind::File && it.size == 0 && size > 0;
+                let is_wanted = || Ok::<_, Error>(above.stat(name)?.is_none_or(is_empty));
+                if !is_wanted()? {
                     return Ok(());
                 }
                 let (content, path) = (reading.blobs.read(hash, size)?, above.path_of(name));
+                // One that is empty was begun here, by who was killed over it. Looked at again right before it
+                // goes: somebody may have written there while the content was read.
+                if !is_wanted()? {
+                    return Ok(());
+                }
                 above.try_unlink(name)?;
                 let mut file = above.create_file(name)?;
                 let written = disk::write_whole(&mut file, &content, &path)
